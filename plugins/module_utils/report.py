@@ -1,0 +1,81 @@
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Text for the operator: findings, plans and blockers as short lines. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+#: Statuses that do not count against pristine (see ``wheel_record_info``).
+HARMLESS = frozenset({"declared", "unverifiable"})
+
+PHASES = ("preflight", "evidence", "stage", "drain and stop", "switch", "start and prove", "verify", "record")
+
+
+def blockers_text(blockers: list[dict[str, Any]], host: str) -> str:
+    """Return one message that names every blocker: what, where, why and what to do next.
+
+    :param blockers: dicts with ``check``, ``where``, ``what`` and ``next``
+    """
+    many = "1 thing stands" if len(blockers) == 1 else f"{len(blockers)} things stand"
+    lines = [f"{many} in the way on {host}. Nothing was changed and the service was not touched."]
+    for number, blocker in enumerate(blockers, start=1):
+        where = f" {blocker['where']}" if blocker.get("where") else ""
+        following = f" Next: {blocker['next']}" if blocker.get("next") else ""
+        lines.append(f"{number}. [{blocker['check']}]{where}: {blocker['what']}{following}")
+    return "\n".join(lines)
+
+
+def findings_lines(findings: Iterable[dict[str, Any]], limit: int = 20) -> list[str]:
+    """Return one line for each finding, those that count against pristine first.
+
+    :param limit: at most so many lines, and one more that says how many are left
+    """
+    ordered = sorted(findings, key=lambda finding: (finding["status"] in HARMLESS, finding["path"]))
+    lines = [
+        f"{finding['status']:<13} {finding['path']}" + (f" ({finding['detail']})" if finding.get("detail") else "")
+        for finding in ordered[:limit]
+    ]
+    if len(ordered) > limit:
+        lines.append(f"... and {len(ordered) - limit} more: the run record lists them all")
+    return lines
+
+
+def plan_lines(plan: dict[str, Any], estimate: float = 0.0) -> list[str]:
+    """Return the plan as lines: why, what, and what it costs.
+
+    :param estimate: expected downtime in seconds, taken from the last run; 0 when there is none
+    """
+    if not plan["change"]:
+        return ["nothing to do: the pinned release is live, pristine, adapted and serving"]
+    steps = (
+        ("build", f"build release {plan['release']} beside the running one, verify it, switch to it"),
+        ("adapt", "apply the declared adaptations to the model configuration"),
+        ("install_unit", "write the systemd unit"),
+        ("clean", "move the debug artifacts to the quarantine"),
+        ("wipe_caches", "throw away kernels that another version compiled"),
+        ("restart", "drain, stop, start and prove the service; roll back if it does not answer"),
+    )
+    lines = [f"because {reason}" for reason in plan["reasons"]]
+    lines += [text for key, text in steps if plan[key]]
+    if not plan["restart"]:
+        cost = "no downtime"
+    elif estimate:
+        cost = f"downtime: about {estimate:.0f} s, as the last time"
+    else:
+        cost = "downtime: the model's load time; not measured on this host yet"
+    return [*lines, cost]
+
+
+def phase_seconds(marks: list[dict[str, Any]], end: float) -> list[dict[str, Any]]:
+    """Return ``name`` and ``seconds`` of each phase. Each ends where the next one begins, the last one at ``end``.
+
+    :param marks: dicts with ``name`` and ``started`` (seconds since the epoch)
+    """
+    ends = [mark["started"] for mark in marks[1:]] + [end]
+    return [
+        {"name": mark["name"], "seconds": round(max(0.0, stop - mark["started"]), 1)} for mark, stop in zip(marks, ends)
+    ]
