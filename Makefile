@@ -1,0 +1,38 @@
+# Each target does the set-up it needs. `make` alone says what there is.
+SHELL := /bin/sh
+.SHELLFLAGS := -eu -c
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test drift lock clean
+
+# The pinned tools, this checkout as a collection, and Ansible's own folder inside it: two checkouts do not meet.
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/.cache/collections
+export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
+export ANSIBLE_HOME := $(CURDIR)/.cache/ansible
+# Conditions on facts must read ansible_facts['x'], whatever a user's settings are.
+export ANSIBLE_INJECT_FACT_VARS := false
+# Silences molecule's advice to move its scenarios.
+export MOLECULE_GLOB := molecule/*/molecule.yml
+# Ansible refuses to run in any other encoding, and a bare machine has none set.
+export LC_ALL := C.UTF-8
+
+help: ## what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## .venv with the pinned tools, and the collection link
+	@dev/setup.sh
+
+demo: setup ## replays the incident on real parts
+	@python dev/demo.py
+
+test: setup ## everything CI runs; ONLY="lint units" runs some, LIST=1 names them
+	@python dev/test.py $(if $(LIST),--list) --only "$(ONLY)"
+
+drift: setup ## scans an environment on this machine and reports: ENV=/path, WHEELS="/file/or/folder ..."
+	@python dev/drift.py "$(ENV)" $(WHEELS)
+
+lock: setup ## writes requirements-*.txt anew from requirements-*.in
+	@dev/lock.sh
+
+clean: ## removes what the above made, and nothing else
+	@dev/clean.sh

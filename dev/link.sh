@@ -1,0 +1,8 @@
+#!/bin/sh
+# This checkout as Ansible's tools look for it: ansible_collections/pristine/vllm, by one link.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd -P)
+folder=$root/.cache/collections/ansible_collections/pristine
+mkdir -p "$folder"
+# Relative, so that a checkout may be moved; -n, so that a link that stands is replaced and not followed.
+ln -sfn ../../../.. "$folder/vllm"

@@ -1,0 +1,20 @@
+#!/bin/sh
+# Prints the path of the first Python of the wanted versions (3.11 3.12 ...) that is on this machine.
+# Exit code 3: there is none. $PYTHON, where set, is the only candidate.
+set -eu
+
+# A pyenv shim is on PATH for versions that it then refuses to run, so each candidate is started.
+real_path() {
+    "$1" -c 'import sys; print(sys._base_executable if sys.version_info[:2] == tuple(map(int, sys.argv[1].split("."))) else "")' "$2" 2>/dev/null
+}
+
+for version in "$@"; do
+    for candidate in ${PYTHON:-"python$version" "/usr/bin/python$version" "$HOME"/.pyenv/versions/"$version".*/bin/python python3}; do
+        found=$(real_path "$candidate" "$version" || true)
+        if [ -n "$found" ]; then
+            echo "$found"
+            exit 0
+        fi
+    done
+done
+exit 3

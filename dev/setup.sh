@@ -1,0 +1,29 @@
+#!/bin/sh
+# What every target of the Makefile needs first: the pinned tools in .venv, and the collection link. Instant where they stand.
+set -eu
+cd "$(dirname "$0")/.."
+mkdir -p .cache build
+
+# Two targets started at once must not build the same environment.
+exec 9>.cache/setup.lock
+flock 9
+
+if ! python=$(dev/python.sh 3.11 3.12 3.13); then
+    echo "No Python 3.11, 3.12 or 3.13 is on this machine (ansible-core 2.19 runs on these). Install one, or name it: PYTHON=/path make setup" >&2
+    exit 1
+fi
+
+# Debian ships venv without ensurepip until python3-venv is installed.
+if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+    package=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+    if [ "${PRISTINE_NO_INSTALL:-0}" = 1 ] || [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        echo "$python cannot make virtual environments: install $package (apt-get install $package) and run this again." >&2
+        exit 1
+    fi
+    echo "Installing Debian's $package ($python lacks ensurepip)"
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >/dev/null
+fi
+
+dev/venv.sh .venv requirements-dev.txt "$python"
+dev/link.sh

@@ -1,0 +1,238 @@
+"""Runs the gates of `make test`: all, or those of `make test ONLY="lint units"`; `make test LIST=1` names them.
+
+Two run at a time, one from each lane: molecule, which mostly waits for its hosts, beside all that only computes.
+Each gate's output is in build/test/<gate>.log and is shown when the gate fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Optional
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / "build/test"
+COLLECTION = ".cache/collections/ansible_collections/pristine/vllm"
+
+# What a command says by its exit code when this machine lacks what it needs (automake's convention).
+NOT_HERE = 77
+# A gate that hangs is a gate that fails; several times what any of them takes on two cores.
+TIME_LIMIT_SECONDS = 30 * 60
+# Of a failing gate's output; the log holds all of it.
+SHOWN_LINES = 300
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One row of the summary: commands that must all end with 0. Each is run: one failure does not hide the next."""
+
+    name: str
+    commands: tuple[str, ...]
+    lane: str = "checks"
+    # A runner that found no test ends with 0 (molecule with testinfra does): then the counted tests decide.
+    must_count_tests: bool = False
+
+
+GATES = (
+    Gate(
+        "lint",
+        (
+            "yamllint --strict .",
+            "ruff check .",
+            "ruff format --check .",
+            "ansible-lint --offline",
+        ),
+    ),
+    Gate("types", (f"mypy --cache-dir .cache/mypy {COLLECTION}/plugins {COLLECTION}/dev {COLLECTION}/tests",)),
+    Gate("units", ("python -m pytest tests/unit --ignore tests/unit/house",), must_count_tests=True),
+    Gate("house", ("python -m pytest tests/unit/house",), must_count_tests=True),
+    Gate("sanity", ("dev/sanity.sh",)),
+    Gate("docs", ("antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs=self .",)),
+    Gate("changelog", ("antsibull-changelog lint",)),
+    Gate("core-2.21", ("dev/core_2_21.sh",), must_count_tests=True),
+    Gate("molecule-default", ("molecule test -s default",), lane="molecule", must_count_tests=True),
+    Gate("molecule-incident", ("molecule test -s incident",), lane="molecule", must_count_tests=True),
+)
+
+
+@dataclass
+class Outcome:
+    """How a gate ended: `verdict` is passed, failed or skipped; `tests` is None where nothing counted any."""
+
+    gate: Gate
+    verdict: str
+    seconds: float
+    tests: Optional[int] = None
+    reason: str = ""
+
+    def line(self) -> str:
+        notes = [] if self.tests is None else [f"{self.tests} tests"]
+        notes += [self.reason] if self.reason else []
+        return f"{self.verdict:8}{self.gate.name:20}{self.seconds:7.1f} s   {', '.join(notes)}".rstrip()
+
+
+@dataclass
+class Runner:
+    """Runs gates, and ends what it started when it is told to stop."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    running: set[subprocess.Popen[str]] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    def lane(self, gates: Sequence[Gate]) -> None:
+        for gate in gates:
+            if self.stopped.is_set():
+                return
+            self.say(f"start   {gate.name}")
+            outcome = self.run(gate)
+            with self.lock:
+                self.outcomes.append(outcome)
+            if outcome.verdict == "failed":
+                self.say(f"{tail(LOGS / f'{gate.name}.log')}\n{outcome.line()}")
+            else:
+                self.say(outcome.line())
+
+    def run(self, gate: Gate) -> Outcome:
+        path = LOGS / f"{gate.name}.log"
+        started = time.monotonic()
+        with path.open("w", encoding="utf-8") as log:
+            codes = [self.command(command, log, started + TIME_LIMIT_SECONDS) for command in gate.commands]
+        seconds = time.monotonic() - started
+        text = path.read_text(encoding="utf-8", errors="replace")
+        tests = count_tests(text) if gate.must_count_tests else None
+        if NOT_HERE in codes:
+            return Outcome(gate, "skipped", seconds, reason=text.strip().splitlines()[-1])
+        if any(codes):
+            return Outcome(gate, "failed", seconds, tests, f"output above and in {path.relative_to(ROOT)}")
+        if tests == 0:
+            return Outcome(gate, "failed", seconds, tests, "ended well, but no test ran")
+        return Outcome(gate, "passed", seconds, tests)
+
+    def command(self, command: str, log: IO[str], deadline: float) -> int:
+        """Runs one command with its output in the log; the exit code, or 1 when it did not end in time."""
+        print(f"$ {command}", file=log, flush=True)
+        # A session of its own, so that what the command started can be ended with it.
+        process = subprocess.Popen(
+            shlex.split(command),
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        )
+        with self.lock:
+            self.running.add(process)
+        if self.stopped.is_set():
+            end(process)
+        try:
+            return process.wait(max(1.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            end(process)
+            print(f"ended: the gate's {TIME_LIMIT_SECONDS} s were over", file=log, flush=True)
+            return 1
+        finally:
+            with self.lock:
+                self.running.discard(process)
+
+    def stop(self, *_signal: object) -> None:
+        self.stopped.set()
+        for process in tuple(self.running):
+            end(process)
+
+    def say(self, text: str) -> None:
+        with self.lock:
+            print(text, flush=True)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Ends a command and all it started: asks, then insists."""
+    for sign, seconds in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
+        try:
+            os.killpg(process.pid, sign)
+            process.wait(seconds)
+            return
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def count_tests(text: str) -> int:
+    """The tests that pytest's closing lines say passed, e.g. `= 12 passed, 1 warning in 0.4s =`, summed."""
+    closing = re.compile(r"^=*\s*(?:\d+ \w+, )*(\d+) passed\b.* in [\d.]+s", re.MULTILINE)
+    return sum(int(found.group(1)) for found in closing.finditer(re.sub(r"\x1b\[[0-9;]*m", "", text)))
+
+
+def tail(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    left_out = (
+        [f"... ({len(lines) - SHOWN_LINES} lines before these are in the log)"] if len(lines) > SHOWN_LINES else []
+    )
+    return "\n".join([f"----- {path.stem}", *left_out, *lines[-SHOWN_LINES:], "-----"])
+
+
+def chosen(only: str) -> list[Gate]:
+    """The gates that ONLY names, by name or by how the name begins; all of them when it is empty."""
+    wanted = only.replace(",", " ").split()
+    unknown = [name for name in wanted if not any(gate.name.startswith(name) for gate in GATES)]
+    if unknown:
+        sys.exit(f"No gate is called {', '.join(unknown)}. There are: {', '.join(gate.name for gate in GATES)}")
+    return [gate for gate in GATES if not wanted or any(gate.name.startswith(name) for name in wanted)]
+
+
+@contextmanager
+def stopping_on_signals(runner: Runner) -> Iterator[None]:
+    handlers = {sign: signal.signal(sign, runner.stop) for sign in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for sign, handler in handlers.items():
+        signal.signal(sign, handler)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="names of gates, or how they begin")
+    parser.add_argument("--list", action="store_true", help="name the gates and run none")
+    arguments = parser.parse_args()
+    gates = chosen(arguments.only)
+    if arguments.list:
+        print("\n".join(gate.name for gate in gates))
+        return 0
+
+    LOGS.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    runner = Runner()
+    lanes = [[gate for gate in gates if gate.lane == lane] for lane in ("molecule", "checks")]
+    with stopping_on_signals(runner):
+        threads = [threading.Thread(target=runner.lane, args=(lane,)) for lane in lanes]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    order = [gate.name for gate in gates]
+    outcomes = sorted(runner.outcomes, key=lambda outcome: order.index(outcome.gate.name))
+    print(f"\nGates, {time.monotonic() - started:.0f} s in all:")
+    print("\n".join(outcome.line() for outcome in outcomes))
+    verdicts = [outcome.verdict for outcome in outcomes]
+    skipped = f", {verdicts.count('skipped')} skipped" if "skipped" in verdicts else ""
+    print(f"{verdicts.count('passed')} passed, {verdicts.count('failed')} failed{skipped}")
+    if runner.stopped.is_set():
+        return 130
+    return 1 if "failed" in verdicts or len(outcomes) < len(gates) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
