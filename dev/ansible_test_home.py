@@ -1,3 +1,6 @@
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A home folder for ansible-test, which keeps of the environment only HOME and PATH.
 
 Usage: ansible_test_home.py FOLDER

@@ -1,4 +1,8 @@
 #!/bin/sh
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
 # The units and the playbooks' syntax on ansible-core 2.21, in an environment of its own.
 # Exit code 77: this machine has no Python that it runs on.
 set -eu

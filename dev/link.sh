@@ -1,4 +1,8 @@
 #!/bin/sh
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
 # This checkout as Ansible's tools look for it: ansible_collections/pristine/vllm, by one link.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd -P)

@@ -1,4 +1,8 @@
 #!/bin/sh
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
 # Resolves requirements-*.in into requirements-*.txt, with the hashes of every platform's files.
 set -eu
 cd "$(dirname "$0")/.."

@@ -1,4 +1,8 @@
 #!/bin/sh
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
 # Prints the path of the first Python of the wanted versions (3.11 3.12 ...) that is on this machine.
 # Exit code 3: there is none. $PYTHON, where set, is the only candidate.
 set -eu

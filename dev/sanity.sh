@@ -1,4 +1,8 @@
 #!/bin/sh
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
 # ansible-test sanity on a copy of the checkout, in a virtual environment that ansible-test makes and keeps in .cache.
 set -eu
 cd "$(dirname "$0")/.."

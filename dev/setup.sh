@@ -1,4 +1,8 @@
 #!/bin/sh
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
 # What every target of the Makefile needs first: the pinned tools in .venv, and the collection link. Instant where they stand.
 set -eu
 cd "$(dirname "$0")/.."

@@ -1,4 +1,8 @@
 #!/bin/sh
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
 # Usage: dev/stage.sh FOLDER
 # Copies what git knows or would add to FOLDER/ansible_collections/pristine/vllm and prints that path:
 # ansible-test resolves the link of dev/link.sh and refuses what it then sees.

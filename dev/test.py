@@ -1,3 +1,6 @@
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Runs the gates of `make test`: all, or those of `make test ONLY="lint units"`; `make test LIST=1` names them.
 
 Two run at a time, one from each lane: molecule, which mostly waits for its hosts, beside all that only computes.

@@ -1,4 +1,8 @@
 #!/bin/sh
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
 # Usage: dev/venv.sh FOLDER LOCK PYTHON
 # A virtual environment that holds exactly what the lock names, every download checked against its hash.
 # Does nothing where it already stands; a changed lock, another Python or an interrupted run makes it anew.
