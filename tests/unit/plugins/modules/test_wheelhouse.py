@@ -1,0 +1,247 @@
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from ansible_collections.pristine.vllm.plugins.module_utils import wheelhouse_fetch
+from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import exclusive
+from ansible_collections.pristine.vllm.plugins.modules import wheelhouse
+from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import (
+    PYTHON,
+    Ran,
+    Reply,
+    Server,
+    http_server,
+    lock_text,
+    make_wheel,
+    run_module,
+    sha256,
+)
+
+
+class House:
+    """A wheelhouse, its lock, and an index that has all of it."""
+
+    def __init__(self, base: pathlib.Path, server: Server, capfd: pytest.CaptureFixture[str]) -> None:
+        self.path = base / "wheels"
+        self.lock = base / "lock.txt"
+        self.server = server
+        self.capfd = capfd
+        self.vllm = make_wheel(base / "built", "vllm", "0.16.0rc2.dev313+g662205d34", {"vllm/__init__.py": ""})
+        self.tiny = make_wheel(base / "built", "tiny_dep", "1.0", {"tiny_dep.py": "x = 1\n"})
+        self.index = server.serve_simple(base / "built")
+        self.lock.write_text(lock_text(self.vllm, self.tiny).replace("tiny_dep==1.0", "Tiny.Dep==1"))
+
+    def run(self, check: bool = False, **changes: Any) -> Ran:
+        given = {"path": str(self.path), "lock": str(self.lock), "index_url": self.index, "python": PYTHON}
+        return run_module(self.capfd, wheelhouse.main, check, True, **{**given, **changes})
+
+    def names(self) -> list[str]:
+        return sorted(os.listdir(self.path)) if self.path.exists() else []
+
+    def fetched(self) -> list[str]:
+        return [line for line in self.server.log if line.startswith("GET /files/")]
+
+
+@pytest.fixture(scope="module")
+def pip(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """A pip as the module makes it, made once: it takes longer than all that these tests do with it."""
+    scratch = tmp_path_factory.mktemp("pip")
+    return wheelhouse_fetch._make_pip(str(scratch), PYTHON, os.open(scratch, os.O_RDONLY | os.O_CLOEXEC))
+
+
+@pytest.fixture
+def ready_pip(pip: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheelhouse_fetch, "_make_pip", lambda *_arguments: pip)
+
+
+@pytest.fixture
+def house(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[House]:
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_NO_INDEX"):
+        monkeypatch.delenv(name, raising=False)
+    with http_server() as server:
+        yield House(tmp_path, server, capfd)
+
+
+def test_check_real_check_real(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What somebody has set for another pip must not reach ours.
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_TARGET", "/nonexistent")
+    monkeypatch.setenv("PIP_NO_BINARY", ":all:")
+    monkeypatch.setenv("PYTHONPATH", "/nonexistent")
+    before = os.umask(0o077)
+    try:
+        check, real = house.run(check=True), house.run()
+    finally:
+        os.umask(before)
+    pins = ["vllm==0.16.0rc2.dev313+g662205d34", "tiny-dep==1"]
+    assert check["downloaded"] == real["downloaded"] == pins
+    assert check["changed"] is real["changed"] is True
+    assert check["diff"] == real["diff"] == {"before": "", "after": "\n".join([*pins, ""])}
+    assert real["bytes"] == house.vllm.stat().st_size + house.tiny.stat().st_size
+    assert house.names() == sorted([house.vllm.name, house.tiny.name]), "nothing else stays"
+    assert sha256(house.path / house.vllm.name) == sha256(house.vllm)
+    assert (house.path / house.vllm.name).stat().st_mode & 0o777 == 0o644
+    assert house.path.stat().st_mode & 0o777 == 0o755, "the service's user reads it whatever the umask"
+    fetched = house.fetched()
+    for check_mode in (True, False):
+        again = house.run(check=check_mode)
+        assert (again["changed"], again["downloaded"], again["present"]) == (False, [], 2)
+        assert again["diff"]["before"] == again["diff"]["after"]
+    assert house.fetched() == fetched, "a second run downloads nothing"
+
+
+@pytest.mark.usefixtures("ready_pip")
+def test_a_wheel_with_a_wrong_digest_is_kept_elsewhere_and_replaced(house: House, tmp_path: pathlib.Path) -> None:
+    house.path.mkdir()
+    shutil.copy(house.vllm, house.path)
+    wrong = house.path / house.tiny.name
+    wrong.write_bytes(house.tiny.read_bytes()[:-1])
+    digest = sha256(wrong)
+    old = make_wheel(house.path, "vllm", "0.15.0", {"vllm/__init__.py": ""})
+    check = house.run(check=True, quarantine=str(tmp_path / "q"))
+    assert wrong.exists()
+    real = house.run(quarantine=str(tmp_path / "q"))
+    assert check["downloaded"] == real["downloaded"] == ["tiny-dep==1"]
+    assert check["diff"] == real["diff"]
+    kept = pathlib.Path(real["rejected"][0]["kept"])
+    assert real["rejected"] == [{"path": str(wrong), "sha256": digest, "kept": str(kept)}]
+    assert kept.is_relative_to(tmp_path / "q")
+    assert sha256(kept) == digest
+    assert sha256(wrong) == sha256(house.tiny)
+    assert old.exists(), "the wheels of earlier releases stay"
+    assert house.run()["changed"] is False
+
+
+@pytest.mark.usefixtures("ready_pip")
+def test_a_symlink_is_replaced_by_a_file(house: House) -> None:
+    house.path.mkdir()
+    for wheel in (house.vllm, house.tiny):
+        (house.path / wheel.name).symlink_to(wheel)
+    assert house.run()["changed"] is True
+    assert not (house.path / house.vllm.name).is_symlink()
+    assert house.vllm.exists()
+    assert (house.path / ".rejected").is_dir()
+    assert house.run()["changed"] is False
+
+
+@pytest.mark.usefixtures("ready_pip")
+def test_without_an_index(house: House) -> None:
+    ran = house.run(find_links=[str(house.vllm.parent)], no_index=True, index_url=None)
+    assert ran["changed"] is True
+    assert house.server.log == []
+
+
+@pytest.mark.usefixtures("ready_pip")
+def test_the_page_of_a_nightly_index_serves_as_find_links(house: House) -> None:
+    commit = "662205d34eb1bb42228768d7a69a1ac4abf38c89"
+    quoted = house.vllm.name.replace("+", "%2B")
+    house.server.routes[f"/{commit}/vllm/"] = Reply(f'<a href="../{quoted}">{house.vllm.name}</a>'.encode())
+    house.server.routes[f"/{commit}/{quoted}"] = house.server.routes.pop(f"/files/{quoted}")
+    del house.server.routes["/simple/vllm/"]
+    page = f"{house.server.url}/{commit}/vllm/".replace("//", "//user:secret@")
+    ran = house.run(find_links=[page])
+    assert not ran.failed, ran["msg"]
+    assert f"GET /{commit}/{quoted}" in house.server.log
+
+
+@pytest.mark.usefixtures("ready_pip")
+def test_a_wheel_that_cannot_be_had_is_named_and_the_others_stay(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheelhouse_fetch, "ROWS_AT_ONCE", 1)
+    del house.server.routes["/simple/tiny-dep/"]
+    ran = house.run(index_url=house.index.replace("//", "//user:secret@"))
+    assert ran.failed
+    assert "could not fetch tiny-dep==1 from http://***@127.0.0.1" in ran["msg"]
+    assert "No matching distribution found for tiny-dep==1" in ran["msg"]
+    assert "The 1 wheels fetched before are kept." in ran["msg"]
+    assert "secret" not in str({key: ran[key] for key in ran if key != "invocation"})
+    assert house.names() == [house.vllm.name]
+    house.server.serve_simple(house.tiny.parent)
+    assert house.run()["downloaded"] == ["tiny-dep==1"]
+
+
+@pytest.mark.usefixtures("ready_pip")
+@pytest.mark.parametrize("fault", ["truncated", "other content"])
+def test_what_arrives_damaged_gets_no_name(house: House, fault: str) -> None:
+    path = f"/files/{house.tiny.name}"
+    whole = house.tiny.read_bytes()
+    house.server.routes[path] = Reply(whole, send=50) if fault == "truncated" else Reply(whole + b"x")
+    ran = house.run()
+    assert ran.failed
+    assert "could not fetch" in ran["msg"]
+    assert "tiny-dep==1" in ran["msg"]
+    assert house.tiny.name not in house.names()
+    assert not [name for name in house.names() if name.startswith(wheelhouse_fetch.INCOMING)]
+
+
+@pytest.mark.usefixtures("ready_pip")
+def test_what_a_killed_run_left_is_swept(house: House) -> None:
+    left = house.path / f"{wheelhouse_fetch.INCOMING}abc" / "0"
+    left.mkdir(parents=True)
+    (left / house.vllm.name).write_bytes(b"half a wheel")
+    house.run(check=True)
+    assert left.exists(), "a check changes nothing"
+    house.run()
+    assert house.names() == sorted([house.vllm.name, house.tiny.name])
+
+
+def test_a_python_that_will_not_do(house: House, tmp_path: pathlib.Path) -> None:
+    environment = tmp_path / "env"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "pyvenv.cfg").touch()
+    (environment / "bin" / "python").symlink_to(PYTHON)
+    for python, reason in (
+        (str(environment / "bin" / "python"), f"belongs to the environment {environment}"),
+        (str(tmp_path / "none"), "does not run"),
+        ("/bin/false", "does not run"),
+    ):
+        ran = house.run(python=python)
+        assert ran.failed
+        assert reason in ran["msg"]
+        assert "vllm_python" in ran["msg"]
+    assert house.fetched() == []
+
+
+@pytest.mark.usefixtures("ready_pip")
+def test_a_lock_that_will_not_do(house: House) -> None:
+    house.lock.write_text("vllm\n")
+    ran = house.run()
+    assert ran.failed
+    assert "line 1: 'vllm' does not pin one version" in ran["msg"]
+    assert not house.path.exists()
+
+
+@pytest.mark.usefixtures("ready_pip")
+def test_one_writer_at_a_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exclusive.__wrapped__, "__defaults__", (0.1,))  # type: ignore[attr-defined]
+    house.path.mkdir()
+    with exclusive(str(house.path)):
+        ran = house.run()
+    assert ran.failed
+    assert f"{house.path} is being changed by process {os.getpid()} (" in ran["msg"]
+    assert house.run()["changed"] is True
+
+
+@pytest.mark.usefixtures("ready_pip")
+def test_a_folder_that_will_not_do(house: House) -> None:
+    house.path.write_text("")
+    for check in (True, False):
+        ran = house.run(check=check)
+        assert ran.failed
+        assert str(house.path) in ran["msg"]
+    house.path.unlink()
+    (house.path / house.tiny.name).mkdir(parents=True)
+    ran = house.run()
+    assert "cannot be read: not a regular file" in ran["msg"]
