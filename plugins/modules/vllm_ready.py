@@ -1,0 +1,215 @@
+#!/usr/bin/python
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Prove that the service answers a real completion."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: vllm_ready
+short_description: Prove that the service answers a real completion
+version_added: 0.1.0
+description:
+  - Climbs a ladder. The unit is active with one main process; its port takes connections; C(/health) answers;
+    C(/v1/models) names the model; a completion has a text; the engine's own token counter rose; the journal of this
+    start has no line after which no engine recovers. All before the completion can be answered by a server whose engine
+    hangs.
+  - Gives up at once when the unit dies, restarts or is stopped, when its journal has a fatal line, or when an answer
+    says that asking again cannot help. The message then holds the journal lines that tell why.
+  - Changes nothing, apart from the tokens that the service computes.
+extends_documentation_fragment:
+  - pristine.vllm.attributes
+attributes:
+  check_mode:
+    support: full
+    details: Climbs the ladder in check mode as well.
+  diff_mode:
+    support: none
+    details: Changes nothing.
+options:
+  unit:
+    description: The systemd unit that serves.
+    type: str
+    required: true
+  url:
+    description: Where it serves, without credentials.
+    type: str
+    default: http://127.0.0.1:8000
+  model:
+    description: The name under which it serves the model.
+    type: str
+    required: true
+  timeout:
+    description:
+      - How many seconds to wait at most until all is proven. Loading a large model takes minutes.
+      - With V(0) each step is tried once.
+    type: float
+    default: 1200
+  interval:
+    description: How many seconds to wait between two looks.
+    type: float
+    default: 1
+  request_timeout:
+    description: How many seconds a request other than the completion may take.
+    type: float
+    default: 10
+  completion_timeout:
+    description: How many seconds the completion may take. The first one after a start may compile kernels.
+    type: float
+    default: 120
+  prompt:
+    description: What to complete.
+    type: str
+    default: The capital of France is
+  max_tokens:
+    description: How many tokens to ask for.
+    type: int
+    default: 8
+  api_key:
+    description: The key that the server wants.
+    type: str
+  required:
+    description: Whether to fail when it is not ready. Otherwise RV(ready) and RV(reason) tell.
+    type: bool
+    default: true
+  since:
+    description:
+      - From when on to take the journal's lines for RV(reason), as C(journalctl --since) has it, in UTC.
+      - By default those of the start that was found.
+    type: str
+  fatal_patterns:
+    description:
+      - Regular expressions, as Python has them, for lines of the journal after which no engine recovers.
+      - By default those that are known of vLLM. With an empty list the journal is not looked at.
+    type: list
+    elements: str
+author:
+  - Pristine vLLM maintainers (@pristine-vllm)
+"""
+
+EXAMPLES = r"""
+- name: Wait until the service has answered a completion
+  pristine.vllm.vllm_ready:
+    unit: vllm-kimi-k25
+    model: kimi-k2.5
+    timeout: 2400
+
+- name: Ask once whether it serves
+  pristine.vllm.vllm_ready:
+    unit: vllm-kimi-k25
+    model: kimi-k2.5
+    timeout: 0
+    required: false
+  register: serving
+"""
+
+RETURN = r"""
+ready:
+  description: Whether every step was passed.
+  returned: always
+  type: bool
+reason:
+  description: Why not, where, what the journal says about it, and what to do next. V(none) when ready.
+  returned: always
+  type: str
+step:
+  description: The last step that was passed, V(none) when not even the first was.
+  returned: always
+  type: str
+  sample: health
+steps:
+  description: The steps that were passed, in their order.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: One of V(unit), V(tcp), V(health), V(models), V(completion), V(tokens), V(journal).
+      type: str
+    seconds:
+      description: How long it took.
+      type: float
+    note:
+      description: What there is to say about it, e.g. that it could not be checked and why.
+      type: str
+main_pid:
+  description: The unit's main process.
+  returned: always
+  type: int
+n_restarts:
+  description: How often systemd has restarted the unit by itself.
+  returned: always
+  type: int
+completion:
+  description: The text that the service answered.
+  returned: always
+  type: str
+journal:
+  description: The lines of the journal that tell most about the failure, at most 20, secrets taken out.
+  returned: always
+  type: list
+  elements: str
+seconds:
+  description: How long all of it took.
+  returned: always
+  type: float
+"""
+
+import dataclasses
+import re
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.pristine.vllm.plugins.module_utils.journal_lines import FATAL_PATTERNS
+from ansible_collections.pristine.vllm.plugins.module_utils.readiness import Ask, Ladder
+from ansible_collections.pristine.vllm.plugins.module_utils.unit import UnitError
+
+ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
+    "unit": {"type": "str", "required": True},
+    "url": {"type": "str", "default": "http://127.0.0.1:8000"},
+    "model": {"type": "str", "required": True},
+    "timeout": {"type": "float", "default": 1200},
+    "interval": {"type": "float", "default": 1},
+    "request_timeout": {"type": "float", "default": 10},
+    "completion_timeout": {"type": "float", "default": 120},
+    "prompt": {"type": "str", "default": "The capital of France is"},
+    "max_tokens": {"type": "int", "default": 8},
+    "api_key": {"type": "str", "no_log": True},
+    "required": {"type": "bool", "default": True},
+    "since": {"type": "str"},
+    "fatal_patterns": {"type": "list", "elements": "str"},
+}
+
+
+def ask_of(params: dict[str, Any]) -> Ask:
+    """The options as what ready means.
+
+    :raises ValueError: a pattern is no regular expression.
+    """
+    values = {name: value for name, value in params.items() if name != "required"}
+    if values["fatal_patterns"] is None:
+        values["fatal_patterns"] = FATAL_PATTERNS
+    for pattern in values["fatal_patterns"]:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"fatal_patterns: {pattern!r} is no regular expression ({error}): correct it") from error
+    return Ask(**values)
+
+
+def main() -> None:
+    """Uses of ``module``: params, exit_json, fail_json."""
+    module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
+    try:
+        readiness = Ladder(ask_of(module.params)).climb()
+    except (UnitError, ValueError) as error:
+        module.fail_json(msg=str(error))
+    result = dataclasses.asdict(readiness)
+    if module.params["required"] and not readiness.ready:
+        module.fail_json(msg=readiness.reason, **result)
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()
