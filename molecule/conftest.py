@@ -1,0 +1,138 @@
+# Copyright: Pristine vLLM maintainers (@pristine-vllm)
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the verifications of the scenarios share: run a playbook as an operator does, and take the state of the host."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+DIRT = CHECKOUT / "tests/fixtures/incident/dirty.yml"
+UNIT = "vllm-kimi-k25"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of ansible-playbook."""
+
+    code: int
+    output: str
+
+    @property
+    def changed(self) -> int:
+        """How many tasks changed something, over all hosts, as the recap says."""
+        return sum(int(number) for number in re.findall(r"changed=(\d+)", self.output))
+
+    @property
+    def said(self) -> str:
+        """The output with its line breaks and indentation folded: messages are wrapped for the screen."""
+        return re.sub(r"\s+", " ", self.output)
+
+
+@dataclass(frozen=True)
+class State:
+    """All of a host that a run could disturb."""
+
+    main_pid: str
+    restarts: str
+    live: str
+    releases: tuple[str, ...]
+    unit: str
+    model: str
+    site_packages: str
+    dumps: tuple[str, ...]
+
+
+Playbook = Callable[..., Run]
+
+
+@pytest.fixture(scope="session")
+def scenario() -> str:
+    return os.environ["MOLECULE_SCENARIO_NAME"]
+
+
+@pytest.fixture(scope="session")
+def inventory(scenario: str) -> Path:
+    return CHECKOUT / "molecule/inventory" / scenario
+
+
+@pytest.fixture(scope="session")
+def variables(inventory: Path) -> dict[str, Any]:
+    """The inventory variables of the host."""
+    listed = subprocess.run(
+        ["ansible-inventory", "-i", str(inventory), "--host", "vllm01"], capture_output=True, text=True, check=True
+    )
+    found: dict[str, Any] = json.loads(listed.stdout)
+    return found
+
+
+@pytest.fixture(scope="session")
+def playbook(inventory: Path, tmp_path_factory: pytest.TempPathFactory) -> Playbook:
+    """Run a playbook by its name or path, with extra variables."""
+    records = tmp_path_factory.mktemp("records")
+
+    def run(name: str | Path, *flags: str, **extra: object) -> Run:
+        given = json.dumps({"run_record_controller_path": str(records), **extra})
+        done = subprocess.run(
+            ["ansible-playbook", "-i", str(inventory), str(name), "-e", given, *flags],
+            cwd=CHECKOUT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        print(done.stdout)
+        return Run(done.returncode, done.stdout)
+
+    return run
+
+
+@pytest.fixture
+def state(host: Host, variables: dict[str, Any]) -> Callable[[], State]:
+    """Take the state of the host."""
+    root = variables.get("vllm_root", "/opt/vllm")
+    model = variables["vllm_model_path"]
+
+    def out(command: str) -> str:
+        return str(host.check_output(command))
+
+    def take() -> State:
+        return State(
+            main_pid=out(f"systemctl show -P MainPID {UNIT}"),
+            restarts=out(f"systemctl show -P NRestarts {UNIT}"),
+            live=out(f"readlink -f {root}/current"),
+            releases=tuple(out(f"ls {root}/releases").split()),
+            unit=out(f"sha256sum /etc/systemd/system/{UNIT}.service"),
+            model=out(f"sha256sum {model}/*.json"),
+            site_packages=out(f"find {root}/current/lib/ -name '*.py' -print0 | sort -z | xargs -0 sha256sum | sha256sum"),
+            dumps=tuple(out("find /tmp -maxdepth 1 -name '*.pt' | sort").split()),
+        )
+
+    return take
+
+
+@pytest.fixture
+def completion(host: Host, variables: dict[str, Any]) -> Callable[[], str]:
+    """Ask the service, on the host, for a completion."""
+
+    def ask() -> str:
+        body = json.dumps({"model": variables["vllm_served_model_name"], "prompt": "The", "max_tokens": 4, "temperature": 0})
+        answer = host.check_output(
+            "curl -fsS -H 'Content-Type: application/json' -d '%s' http://127.0.0.1:%s/v1/completions"
+            % (body, variables.get("vllm_port", 8000))
+        )
+        text: str = json.loads(answer)["choices"][0]["text"]
+        return text
+
+    return ask
