@@ -29,7 +29,7 @@ test: setup ## everything CI runs; ONLY="lint units" runs some, LIST=1 names the
 	@python dev/test.py $(if $(LIST),--list) --only "$(ONLY)"
 
 drift: setup ## scans an environment on this machine and reports: ENV=/path, WHEELS="/file/or/folder ..."
-	@python dev/drift.py "$(ENV)" $(WHEELS)
+	@PYTHONPATH=.cache/collections python dev/drift.py "$(ENV)" $(WHEELS)
 
 lock: setup ## writes requirements-*.txt anew from requirements-*.in
 	@dev/lock.sh
