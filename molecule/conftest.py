@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,6 @@ import pytest
 from testinfra.host import Host
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-DIRT = CHECKOUT / "tests/fixtures/incident/dirty.yml"
 UNIT = "vllm-kimi-k25"
 
 
@@ -50,7 +51,7 @@ class State:
     releases: tuple[str, ...]
     unit: str
     model: str
-    site_packages: str
+    code: str
     dumps: tuple[str, ...]
 
 
@@ -92,7 +93,7 @@ def playbook(inventory: Path, tmp_path_factory: pytest.TempPathFactory) -> Playb
             text=True,
             check=False,
         )
-        print(done.stdout)
+        sys.stdout.write(done.stdout)
         return Run(done.returncode, done.stdout)
 
     return run
@@ -115,7 +116,9 @@ def state(host: Host, variables: dict[str, Any]) -> Callable[[], State]:
             releases=tuple(out(f"ls {root}/releases").split()),
             unit=out(f"sha256sum /etc/systemd/system/{UNIT}.service"),
             model=out(f"sha256sum {model}/*.json"),
-            site_packages=out(f"find {root}/current/lib/ -name '*.py' -print0 | sort -z | xargs -0 sha256sum | sha256sum"),
+            site_packages=out(
+                f"find {root}/current/lib/ -name '*.py' -print0 | sort -z | xargs -0 sha256sum | sha256sum"
+            ),
             dumps=tuple(out("find /tmp -maxdepth 1 -name '*.pt' | sort").split()),
         )
 
@@ -127,10 +130,10 @@ def completion(host: Host, variables: dict[str, Any]) -> Callable[[], str]:
     """Ask the service, on the host, for a completion."""
 
     def ask() -> str:
-        body = json.dumps({"model": variables["vllm_served_model_name"], "prompt": "The", "max_tokens": 4, "temperature": 0})
+        asked = {"model": variables["vllm_served_model_name"], "prompt": "The", "max_tokens": 4, "temperature": 0}
+        url = f"http://127.0.0.1:{variables.get('vllm_port', 8000)}/v1/completions"
         answer = host.check_output(
-            "curl -fsS -H 'Content-Type: application/json' -d '%s' http://127.0.0.1:%s/v1/completions"
-            % (body, variables.get("vllm_port", 8000))
+            f"curl -fsS -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(asked))} {url}"
         )
         text: str = json.loads(answer)["choices"][0]["text"]
         return text

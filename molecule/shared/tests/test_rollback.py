@@ -1,0 +1,43 @@
+# Copyright: Pristine vLLM maintainers (@pristine-vllm)
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A release that passes every check beside the running one, and then does not start."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from testinfra.host import Host
+
+
+def test_a_release_that_does_not_start_is_rolled_back(
+    playbook: Callable[..., Any],
+    state: Callable[[], Any],
+    completion: Callable[[], str],
+    variables: dict[str, Any],
+    host: Host,
+) -> None:
+    before = state()
+    run = playbook("pristine.vllm.reinstall", **variables["fixture_broken"])
+    after = state()
+    assert run.code != 0
+    assert "the host is as it was" in run.said
+    assert "ImportError" in run.said, "the journal's reason is not in the message"
+    assert after.main_pid != before.main_pid, "the new release was never started"
+    assert after.live == before.live
+    assert after.code == before.code
+    assert after.model == before.model
+    assert after.unit == before.unit
+    assert completion()
+    record = json.loads(host.check_output("cat $(ls /opt/vllm/records/*.json | tail -1)"))
+    assert record["outcome"] == "rolled back"
+    assert "ImportError" in record["failure"]
+
+
+def test_the_next_run_of_the_good_pin_has_nothing_to_do(playbook: Callable[..., Any], state: Callable[[], Any]) -> None:
+    before = state()
+    run = playbook("pristine.vllm.reinstall")
+    assert (run.code, run.changed) == (0, 0)
+    assert state() == before
