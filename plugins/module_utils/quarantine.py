@@ -1,4 +1,4 @@
-# Copyright: (c) Pristine vLLM maintainers
+# Copyright: Pristine vLLM maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where everything that is replaced or removed is kept first."""
@@ -11,7 +11,7 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import (
@@ -57,7 +57,8 @@ class Quarantine:
         """
         path = os.path.abspath(path)
         info = os.lstat(path)
-        target = self._place("files", path)
+        target = self._target("files", path)
+        self._make(os.path.dirname(target))
         if stat.S_ISLNK(info.st_mode):
             kept = self._keep_link(path, target)
         elif stat.S_ISREG(info.st_mode):
@@ -68,16 +69,31 @@ class Quarantine:
             os.unlink(path)
         return kept
 
+    def place_of(self, path: str) -> tuple[str, bool]:
+        """Where `keep` puts a regular file or a symlink, and whether it is there already; writes nothing.
+
+        :raises OSError: it is missing, unreadable, or of another kind.
+        """
+        path = os.path.abspath(path)
+        target = self._target("files", path)
+        if os.path.islink(path):
+            return _first(target, "", lambda place: _points_to(place, os.readlink(path)))
+        sha256 = sha256_file(path)
+        return _first(target, "", lambda place: _holds(place, sha256))
+
     def patch(self, path: str, text: str) -> str:
         """Save the unified patch that leads from the pristine text of ``path`` to what was found; return where."""
-        data = text.encode("utf-8", "surrogateescape")
-        for candidate in _candidates(self._place("patches", os.path.abspath(path)), ".patch"):
-            if not os.path.lexists(candidate):
-                atomic_write(candidate, data, mode=0o600)
-                return candidate
-            if _holds(candidate, hashlib.sha256(data).hexdigest()):
-                return candidate
-        raise AssertionError("unreachable: the candidates never end")
+        place, there = self.place_of_patch(path, text)
+        if not there:
+            self._make(os.path.dirname(place))
+            atomic_write(place, text.encode("utf-8", "surrogateescape"), mode=0o600)
+        return place
+
+    def place_of_patch(self, path: str, text: str) -> tuple[str, bool]:
+        """Where `patch` puts a patch, and whether it is there already; writes nothing."""
+        sha256 = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+        target = self._target("patches", os.path.abspath(path))
+        return _first(target, ".patch", lambda place: _holds(place, sha256))
 
     def note(self, name: str, text: str) -> str:
         """Write a file such as ``findings.json`` at the top of the quarantine, over one of that name; return where."""
@@ -88,10 +104,8 @@ class Quarantine:
         atomic_write(place, text.encode("utf-8", "surrogateescape"), mode=0o600)
         return place
 
-    def _place(self, section: str, path: str) -> str:
-        place = os.path.join(self.directory, section, path.lstrip("/"))
-        self._make(os.path.dirname(place))
-        return place
+    def _target(self, section: str, path: str) -> str:
+        return os.path.join(self.directory, section, path.lstrip("/"))
 
     def _make(self, directory: str) -> None:
         # os.makedirs gives its mode to the last directory only, and a kept file may hold what only root may read.
@@ -106,36 +120,37 @@ class Quarantine:
     def _keep_link(self, path: str, target: str) -> Kept:
         text = os.readlink(path)
         raw = os.fsencode(text)
-        for candidate in _candidates(target):
-            if not os.path.lexists(candidate):
-                os.symlink(text, candidate)
-                fsync_directory(os.path.dirname(candidate))
-            elif not (os.path.islink(candidate) and os.readlink(candidate) == text):
-                continue
-            return Kept(path, candidate, hashlib.sha256(raw).hexdigest(), len(raw))
-        raise AssertionError("unreachable: the candidates never end")
+        place, there = _first(target, "", lambda candidate: _points_to(candidate, text))
+        if not there:
+            os.symlink(text, place)
+            fsync_directory(os.path.dirname(place))
+        return Kept(path, place, hashlib.sha256(raw).hexdigest(), len(raw))
 
     def _keep_file(self, path: str, target: str) -> Kept:
         temporary, sha256, size = _copy(path, os.path.dirname(target))
-        for candidate in _candidates(target):
-            if not os.path.lexists(candidate):
-                os.rename(temporary, candidate)
-                fsync_directory(os.path.dirname(candidate))
-            elif _holds(candidate, sha256):
-                os.unlink(temporary)
-            else:
-                continue
-            return Kept(path, candidate, sha256, size)
-        raise AssertionError("unreachable: the candidates never end")
+        place, there = _first(target, "", lambda candidate: _holds(candidate, sha256))
+        if there:
+            os.unlink(temporary)
+        else:
+            os.rename(temporary, place)
+            fsync_directory(os.path.dirname(place))
+        return Kept(path, place, sha256, size)
 
 
-def _candidates(place: str, suffix: str = "") -> Iterator[str]:
-    """``place``, then ``place.1``, ``place.2`` and so on."""
-    yield place + suffix
+def _first(place: str, suffix: str, same: Callable[[str], bool]) -> tuple[str, bool]:
+    """The first of ``place``, ``place.1``, ``place.2`` that is free or holds the same, and whether it does hold it."""
+    candidate = place + suffix
     number = 0
-    while True:
+    while os.path.lexists(candidate):
+        if same(candidate):
+            return candidate, True
         number += 1
-        yield f"{place}.{number}{suffix}"
+        candidate = f"{place}.{number}{suffix}"
+    return candidate, False
+
+
+def _points_to(place: str, text: str) -> bool:
+    return os.path.islink(place) and os.readlink(place) == text
 
 
 def _holds(place: str, sha256: str) -> bool:

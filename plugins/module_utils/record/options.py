@@ -1,0 +1,55 @@
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The options that the modules round the scan share."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.pristine.vllm.plugins.module_utils.record.model import Adaptation, ScanError, ScanOptions
+
+
+def scan_argument_spec() -> dict[str, dict[str, Any]]:
+    """The argument spec of ``wheel_record_info``."""
+    adaptation = {name: {"type": "str", "required": True} for name in ("path", "sha256", "reason")}
+    texts = {"type": "list", "elements": "str", "default": []}
+    return {
+        "environment": {"type": "path", "required": True},
+        "distributions": texts,
+        "files": texts,
+        "wheels": texts,
+        "lock": {"type": "path"},
+        "adaptations": {"type": "list", "elements": "dict", "default": [], "options": adaptation},
+        "ignore": texts,
+        "workers": {"type": "int"},
+    }
+
+
+def scan_options(params: dict[str, Any]) -> ScanOptions:
+    """A module's parameters as the scan takes them.
+
+    :raises ScanError: one has a value that means nothing.
+    """
+    if params["workers"] is not None and params["workers"] < 1:
+        raise ScanError(f"workers: {params['workers']} processes cannot hash anything: give 1 or more, or leave it out")
+    adaptations = []
+    for number, entry in enumerate(params["adaptations"], 1):
+        adaptation = Adaptation(entry["path"], entry["sha256"].strip().lower(), entry["reason"])
+        if not re.fullmatch(r"[0-9a-f]{64}", adaptation.sha256):
+            raise ScanError(
+                f"adaptations: number {number} ({adaptation.path}) has sha256 {entry['sha256']!r}, which is not 64 "
+                "hexadecimal digits: give what sha256sum prints for the adapted file"
+            )
+        adaptations.append(adaptation)
+    return ScanOptions(
+        environment=params["environment"],
+        distributions=params["distributions"],
+        files=params["files"],
+        wheels=params["wheels"],
+        lock=params["lock"],
+        adaptations=adaptations,
+        ignore=params["ignore"],
+        workers=params["workers"],
+    )

@@ -1,0 +1,121 @@
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Finding the wheel that a distribution was installed from, among files and folders of wheels."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+from typing import Optional
+
+from ansible_collections.pristine.vllm.plugins.module_utils.files import read_file, sha256_file
+from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import Distribution
+from ansible_collections.pristine.vllm.plugins.module_utils.record.model import ScanError
+from ansible_collections.pristine.vllm.plugins.module_utils.record.wheel import Wheel, WheelError
+from ansible_collections.pristine.vllm.plugins.module_utils.wheel_name import canonical_version, parse_wheel_name
+
+
+class WheelSources:
+    """The wheels that pristine content may come from, in the order given.
+
+    ``pins`` are the sha256 (hex) that a lock allows for each normalised name; a wheel of a name in it that has another
+    digest is refused. ``warnings`` says what was refused or could not be used.
+    """
+
+    def __init__(self, sources: list[str], pins: Optional[dict[str, set[str]]] = None) -> None:
+        """List the wheels; none is opened yet.
+
+        :raises ScanError: a source is not there, is no wheel, or is of a kind that is not supported.
+        """
+        self.pins = pins or {}
+        self.warnings: list[str] = []
+        self._paths: dict[str, list[str]] = {}
+        self._digests: dict[str, str] = {}
+        self._wheels: list[Wheel] = []
+        for source in sources:
+            for path in _wheels_of(source):
+                name = parse_wheel_name(os.path.basename(path))
+                if name is not None and path not in self._paths.setdefault(name.name, []):
+                    self._paths[name.name].append(path)
+
+    def find(self, distribution: Distribution) -> Optional[Wheel]:
+        """The best wheel for a distribution: same name and version, not refused, open."""
+        usable = []
+        for path in self._paths.get(distribution.name, []):
+            wheel = self._open(path, distribution)
+            if wheel is not None:
+                usable.append(wheel)
+        if len(usable) > 1:
+            usable.sort(key=lambda wheel: _likeness(wheel, distribution), reverse=True)
+        for wheel in usable[1:]:
+            wheel.close()
+        if not usable:
+            return None
+        self._wheels.append(usable[0])
+        return usable[0]
+
+    def close(self) -> None:
+        """Close every wheel that `find` gave."""
+        for wheel in self._wheels:
+            wheel.close()
+
+    def _open(self, path: str, distribution: Distribution) -> Optional[Wheel]:
+        name = parse_wheel_name(os.path.basename(path))
+        if name is None or canonical_version(name.version) != canonical_version(distribution.version):
+            return None
+        try:
+            allowed = self.pins.get(distribution.name)
+            if allowed is not None and self._digest(path) not in allowed:
+                self.warnings.append(
+                    f"wheel {path} was refused: its sha256 is {self._digest(path)}, and the lock pins "
+                    f"{distribution.name} to {', '.join(sorted(allowed))}; fetch the wheel again, or correct the lock"
+                )
+                return None
+            wheel = Wheel(path)
+        except (OSError, WheelError) as error:
+            self.warnings.append(f"{error}; it was not used, fetch it again")
+            return None
+        if wheel.key != (distribution.name, canonical_version(distribution.version)):
+            self.warnings.append(f"wheel {path} was not used: its name says one version and it holds {wheel.dist_info}")
+            wheel.close()
+            return None
+        wheel.pinned = allowed is not None
+        return wheel
+
+    def _digest(self, path: str) -> str:
+        if path not in self._digests:
+            self._digests[path] = sha256_file(os.path.realpath(path))
+        return self._digests[path]
+
+
+def _wheels_of(source: str) -> list[str]:
+    if "://" in source:
+        raise ScanError(
+            f"wheels: {source!r} is a URL, and this release of the collection reads only wheel files and folders: "
+            "download the wheel and give its path"
+        )
+    try:
+        if not os.path.isdir(source):
+            os.stat(source)
+            if parse_wheel_name(os.path.basename(source)) is None:
+                raise ScanError(f"wheels: {source!r} is not named like a wheel (name-version-python-abi-platform.whl)")
+            return [source]
+        names = sorted(os.listdir(source))
+    except OSError as error:
+        raise ScanError(
+            f"wheels: {source!r} cannot be read: {error.strerror}; give a wheel file or a folder of wheels"
+        ) from error
+    return [os.path.join(source, name) for name in names if name.endswith(".whl")]
+
+
+def _likeness(wheel: Wheel, distribution: Distribution) -> tuple[bool, bool, bool]:
+    """How sure it is that this wheel is the one: pinned, same WHEEL file as installed, made for this machine."""
+    same = False
+    with contextlib.suppress(OSError, WheelError):
+        same = wheel.read(wheel.dist_info + "/WHEEL", 65536) == read_file(
+            os.path.join(distribution.directory, "WHEEL"), 65536
+        )
+    name = parse_wheel_name(os.path.basename(wheel.path))
+    return wheel.pinned, same, name is not None and name.fits_machine(platform.machine())

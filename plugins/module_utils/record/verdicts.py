@@ -1,0 +1,255 @@
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From what was seen to findings."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Optional
+
+from ansible_collections.pristine.vllm.plugins.module_utils.files import read_file, sha256_file
+from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import Distribution, Environment
+from ansible_collections.pristine.vllm.plugins.module_utils.record.expected import Claim, Expected, Script
+from ansible_collections.pristine.vllm.plugins.module_utils.record.hashing import Outcome
+from ansible_collections.pristine.vllm.plugins.module_utils.record.model import (
+    INSTALLED_RECORD,
+    LEVELS,
+    Adaptation,
+    Finding,
+    ScanError,
+)
+from ansible_collections.pristine.vllm.plugins.module_utils.record.scripts import is_generated, without_interpreter
+from ansible_collections.pristine.vllm.plugins.module_utils.record.walk import Links, Stray, could_run
+from ansible_collections.pristine.vllm.plugins.module_utils.record.wheel import WheelError
+
+_SCRIPT_LIMIT = 16 * 1024 * 1024
+
+
+class Judge:
+    """Collects the findings of one scan."""
+
+    def __init__(self, environment: Environment, expected: Expected, links: Links) -> None:
+        """Start with what was found while the RECORDs were read."""
+        self._environment = environment
+        self._expected = expected
+        self._links = links
+        self._findings = list(expected.findings)
+        # Set when something that has a wheel could be compared with the installed RECORD only.
+        self._weakened = False
+
+    def weakest(self) -> str:
+        """The weakest level of trust that any verdict rests on; what installers themselves write is left aside."""
+        levels = [LEVELS.index(owner.level) for owner in self._expected.owners if owner.selected]
+        return LEVELS[0] if self._weakened or not levels else LEVELS[min(levels)]
+
+    def _add(
+        self, path: str, status: str, detail: str, claim: Optional[Claim] = None, sha256: Optional[str] = None
+    ) -> None:
+        finding = Finding(self._environment.relative(path), path, status, detail, actual_sha256=sha256)
+        if claim is not None:
+            finding.distribution = claim.owner.distribution.name
+            finding.verified_against = claim.owner.level
+            finding.expected_sha256 = claim.digest.hex() if claim.algorithm == "sha256" and claim.digest else None
+        self._findings.append(finding)
+
+    def behind_link(self, path: str, claims: list[Claim]) -> None:
+        """A file that a link on its way takes out of the environment: not opened."""
+        link = self._environment.relative(self._links.escape(os.path.dirname(path)))
+        self._add(path, "redirected", f"reached through {link}, a symlink out of the environment", _best(claims))
+
+    def file(self, path: str, claims: list[Claim], outcome: Optional[Outcome]) -> None:
+        """One file that somebody lists."""
+        claim = _best(claims)
+        if outcome is None:
+            if not claim.digest:
+                self._add(path, "unverifiable", claim.problem, claim)
+        elif outcome.state == "missing":
+            broken = claim.problem and claim.member
+            self._add(path, "unverifiable" if broken else "missing", claim.problem if broken else "not there", claim)
+        elif outcome.state == "unreadable":
+            self._add(path, "unreadable", outcome.text, claim)
+        elif outcome.state == "irregular":
+            out = os.path.islink(path) and self._links.leads_out(path)
+            detail = outcome.text + (", out of the environment" if out else " and no regular file")
+            self._add(path, "redirected" if out else "modified", detail, claim)
+        elif self._is_member(claims, outcome.sha256):
+            detail = "it is byte for byte what the wheel holds, but the wheel's own RECORD says otherwise"
+            self._add(path, "unverifiable", detail, claim, outcome.sha256)
+        else:
+            self._add(path, "modified", outcome.text, claim, outcome.sha256)
+
+    def _is_member(self, claims: list[Claim], sha256: Optional[str]) -> bool:
+        """Whether a file that RECORD denies is the wheel's member all the same: published wheels have such rows."""
+        for claim in claims:
+            wheel = claim.owner.wheel
+            if wheel is not None and claim.member in wheel.sizes:
+                with contextlib.suppress(WheelError):
+                    if wheel.sha256(claim.member) == sha256:
+                        return True
+        return False
+
+    def scripts(self) -> None:
+        """Scripts whose bytes no wheel holds: do they do what the wheel's entry points or scripts do?"""
+        found = {finding.file for finding in self._findings}
+        for script in self._expected.scripts:
+            if script.path in found or self._links.escape(os.path.dirname(script.path)):
+                continue
+            claims = self._expected.claims.get(script.path, [])
+            if script.path not in self._expected.listed or not script.owner.selected:
+                continue
+            claim = _best(claims) if claims else Claim(script.owner, "", b"", None)
+            try:
+                data = read_file(script.path, _SCRIPT_LIMIT)
+            except FileNotFoundError:
+                self._add(script.path, "missing", "not there", claim)
+            except OSError as error:
+                self._add(script.path, "unreadable", str(error.strerror), claim)
+            else:
+                self._script(script, data, claim)
+
+    def _script(self, script: Script, data: bytes, claim: Claim) -> None:
+        wheel = script.owner.wheel
+        if script.member and wheel is not None:
+            try:
+                if without_interpreter(data) != without_interpreter(wheel.read(script.member, _SCRIPT_LIMIT)):
+                    sha256 = sha256_file(script.path)
+                    detail = "differs from the wheel's script in more than the line that names its interpreter"
+                    self._add(script.path, "modified", detail, Claim(script.owner, "", b"", None), sha256)
+            except WheelError as error:
+                self._add(script.path, "unverifiable", str(error), claim)
+        elif not is_generated(data, script.entry):
+            self._weakened = True
+            detail = (
+                f"no installer known here writes such a script for {script.entry}; only the installed RECORD vouches"
+            )
+            self._add(script.path, "unverifiable", detail, claim)
+            self._findings[-1].verified_against = INSTALLED_RECORD
+
+    def strays(self, strays: list[Stray]) -> None:
+        """What the walk met."""
+        owners: dict[str, str] = {}
+        if strays:
+            for path, claims in self._expected.claims.items():
+                owners.setdefault(self._environment.relative(path).split("/")[0], claims[0].owner.distribution.name)
+        for stray in strays:
+            self._add(stray.path, stray.status, stray.detail)
+            finding = self._findings[-1]
+            inside = "/" in finding.path and finding.path.split("/")[0] != "bin"
+            finding.distribution = owners.get(finding.path.split("/")[0]) if inside else None
+            finding.verified_against = self.weakest()
+
+    def environment(self, names: list[str]) -> None:
+        """What is wrong with distributions as such, and with the environment where all of it is scanned."""
+        by_name: dict[str, list[Distribution]] = {}
+        for owner in self._expected.owners:
+            if owner.selected:
+                by_name.setdefault(owner.distribution.name, []).append(owner.distribution)
+                if owner.wheel is None and owner.distribution.problem:
+                    self._whole(owner.distribution, owner.distribution.problem)
+                elif owner.distribution.editable:
+                    self._whole(owner.distribution, f"editable install: its code is in {owner.distribution.editable}")
+        for group in by_name.values():
+            if len(group) > 1:
+                detail = "several .dist-info of one distribution: " + ", ".join(
+                    os.path.basename(distribution.directory) for distribution in group
+                )
+                self._add(group[-1].directory, "duplicate", detail)
+                self._findings[-1].distribution = group[-1].name
+        if names:
+            return
+        for path in self._environment.leftovers:
+            self._add(path, "leftover", "remains of an interrupted installation")
+        for path in self._environment.escaped:
+            self._add(path, "redirected", f"leads out of the environment, to {os.path.realpath(path)}; not opened")
+        for path, reason in self._environment.unreadable.items():
+            self._add(path, "unreadable", reason)
+
+    def _whole(self, distribution: Distribution, detail: str) -> None:
+        self._add(distribution.directory, "unverifiable", detail)
+        self._findings[-1].distribution = distribution.name
+
+    def unlisted_tops(self) -> set[str]:
+        """Top-level paths, suffixes aside, of distributions that have neither RECORD nor wheel."""
+        return {
+            f"{owner.distribution.site}/{name}"
+            for owner in self._expected.owners
+            if owner.wheel is None and owner.distribution.record is None
+            for name in owner.distribution.top_level
+        }
+
+    def tops(self, site: str) -> set[str]:
+        """The names at the top of a site-packages that the selected distributions have files in."""
+        start = len(site) + 1
+        return {path[start:].split("/")[0] for path in self._expected.claims if path.startswith(site + "/")}
+
+    def unclaimed(self, wanted: dict[str, list[str]]) -> None:
+        """Files that were asked for and that nobody lists.
+
+        :raises ScanError: one is not there either: an answer without it would read as "pristine".
+        """
+        for name, places in wanted.items():
+            if any(place in self._expected.claims for place in places):
+                continue
+            there = [place for place in places if os.path.lexists(place)]
+            if not there:
+                raise ScanError(
+                    f"files: no RECORD in {self._environment.root} lists {name!r} and it is not there: "
+                    "give paths as RECORD has them, relative to site-packages"
+                )
+            runs = could_run(os.path.basename(there[0]), top="/" not in name)
+            self._add(
+                there[0], "unexpected" if runs else "unverifiable", f"nobody lists it{': ' if runs else ''}{runs}"
+            )
+
+    def adapt(self, adaptations: list[Adaptation], wanted: Optional[dict[str, list[str]]]) -> list[Finding]:
+        """The findings, those that were declared taken for what they are.
+
+        :raises ScanError: an adaptation lies outside of the environment.
+        """
+        by_file = {finding.file: finding for finding in self._findings}
+        for adaptation in adaptations:
+            places = [
+                place for place in self._environment.absolute(adaptation.path) if self._environment.contains(place)
+            ]
+            if not places:
+                raise ScanError(
+                    f"adaptations: {adaptation.path!r} lies outside of the environment {self._environment.root}: "
+                    "only files of the environment can be adapted here"
+                )
+            path = next(
+                (place for place in places if place in self._expected.listed or os.path.lexists(place)), places[0]
+            )
+            if wanted is not None and not any(path in group for group in wanted.values()):
+                continue
+            if path in self._expected.listed and path not in self._expected.claims:
+                continue  # It belongs to a distribution that was not asked for.
+            self._adapt(adaptation, path, by_file.get(path))
+        return self._findings
+
+    def _adapt(self, adaptation: Adaptation, path: str, finding: Optional[Finding]) -> None:
+        if finding is not None and finding.status in ("redirected", "unreadable"):
+            return
+        actual = finding.actual_sha256 if finding is not None else None
+        if actual is None and not self._links.escape(os.path.dirname(path)):
+            with contextlib.suppress(OSError):
+                actual = sha256_file(path)
+        declared = adaptation.sha256.lower()
+        if finding is not None and actual != declared and finding.status != "unverifiable":
+            finding.detail += f"; nor is it the declared adaptation ({adaptation.reason})"
+            finding.actual_sha256 = actual
+            return
+        if finding is None:
+            claims = self._expected.claims.get(path)
+            self._add(path, "", "", _best(claims) if claims else None)
+            finding = self._findings[-1]
+        finding.expected_sha256, finding.actual_sha256 = declared, actual
+        finding.status = "declared" if actual == declared else "unadapted"
+        where = "it is not there" if actual is None else "the file is without it"
+        finding.detail = adaptation.reason if actual == declared else f"{where}: {adaptation.reason}"
+
+
+def _best(claims: list[Claim]) -> Claim:
+    """The claim to report: that of a wheel first, then one with a digest."""
+    return max(claims, key=lambda claim: (LEVELS.index(claim.owner.level), bool(claim.digest)))

@@ -1,0 +1,151 @@
+#!/usr/bin/python
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keep every file of an environment that is not pristine, with a patch, before anything is replaced."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: drift_archive
+short_description: Keep what is not pristine in an environment, before anything is replaced
+version_added: 0.1.0
+description:
+  - Copies each file that a scan found and that counts against pristine to C(files/<absolute path>) in the quarantine,
+    with its mode and owner. A symlink is kept as a symlink; what lies out of the environment is not opened.
+  - Where the wheel is at hand, saves the patch from its text to the installed one as C(patches/<absolute path>.patch),
+    for C(patch -p1) in site-packages.
+  - Writes all findings and probes to C(findings.json).
+  - The quarantine is for its owner's eyes only. What is in it is never overwritten, and the same content is kept once.
+extends_documentation_fragment:
+  - pristine.vllm.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+    details: Shows which files the quarantine holds of these findings, before and after.
+options:
+  environment:
+    description: The root of the virtual environment that was scanned.
+    type: path
+    required: true
+  wheels:
+    description: Where pristine text may come from, as in O(pristine.vllm.wheel_record_info#module:wheels).
+    type: list
+    elements: str
+    default: []
+  lock:
+    description: As O(pristine.vllm.wheel_record_info#module:lock).
+    type: path
+  findings:
+    description: The RV(pristine.vllm.wheel_record_info#module:findings) of a scan, as they are.
+    type: list
+    elements: dict
+    required: true
+  probes:
+    description: The RV(pristine.vllm.wheel_record_info#module:probes) of the same scan.
+    type: list
+    elements: dict
+    default: []
+  quarantine:
+    description: An absolute path. It is made when there is something to keep.
+    type: path
+    required: true
+author:
+  - Pristine vLLM maintainers (@pristine-vllm)
+"""
+
+EXAMPLES = r"""
+- name: Scan the live environment
+  pristine.vllm.wheel_record_info:
+    environment: /opt/vllm/current
+    wheels:
+      - /opt/vllm/wheels
+  register: scan
+
+- name: Keep what is not pristine
+  pristine.vllm.drift_archive:
+    environment: /opt/vllm/current
+    wheels:
+      - /opt/vllm/wheels
+    findings: "{{ scan.findings }}"
+    probes: "{{ scan.probes }}"
+    quarantine: /opt/vllm/quarantine/20261130T032512Z
+"""
+
+RETURN = r"""
+archived:
+  description: The findings that count against pristine, in their order.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    path:
+      description: As the finding names it.
+      type: str
+    file:
+      description: The absolute path.
+      type: str
+    status:
+      description: As in the finding.
+      type: str
+    kept:
+      description: Where the file is (or in check mode would be) kept. V(none) where there is no file to keep.
+      type: str
+    patch:
+      description: Where the patch is, or would be. V(none) where the pristine text is not known, or there is no text.
+      type: str
+    note:
+      description: Why nothing is kept, else empty.
+      type: str
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.pristine.vllm.plugins.module_utils.record.archive import Plan, apply, plan
+from ansible_collections.pristine.vllm.plugins.module_utils.record.model import ScanError, ScanOptions
+
+
+def _diff(decided: Plan, quarantine: str) -> dict[str, str]:
+    there = [item.kept for item in decided.items if item.kept is not None and not item.new]
+    after = [item.kept for item in decided.items if item.kept is not None]
+    return {
+        "before_header": quarantine,
+        "after_header": quarantine,
+        "before": "".join(f"{place}\n" for place in there),
+        "after": "".join(f"{place}\n" for place in after),
+    }
+
+
+def main() -> None:
+    """Uses of the module: params, check_mode and _diff are read, fail_json and exit_json called."""
+    module = AnsibleModule(
+        argument_spec={
+            "environment": {"type": "path", "required": True},
+            "wheels": {"type": "list", "elements": "str", "default": []},
+            "lock": {"type": "path"},
+            "findings": {"type": "list", "elements": "dict", "required": True},
+            "probes": {"type": "list", "elements": "dict", "default": []},
+            "quarantine": {"type": "path", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    options = ScanOptions(environment=params["environment"], wheels=params["wheels"], lock=params["lock"])
+    result: dict[str, Any] = {}
+    try:
+        decided = plan(options, params["findings"], params["probes"], params["quarantine"])
+        result["changed"] = decided.changed
+        if module._diff:
+            result["diff"] = _diff(decided, params["quarantine"])
+        if not module.check_mode:
+            apply(decided, params["quarantine"])
+    except (ScanError, ValueError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(archived=[item.to_dict() for item in decided.items], **result)
+
+
+if __name__ == "__main__":
+    main()
