@@ -46,7 +46,7 @@ remove_images() {
     ids=$(docker image ls --all --quiet --filter label=pristine.vllm | awk '!seen[$0]++')
     for id in $ids; do
         docker image inspect "$id" >/dev/null 2>&1 || continue
-        if docker image rm --force "$id" >/dev/null 2>&1; then
+        if docker image rm "$id" >/dev/null 2>&1; then
             say "removed image $id"
         else
             say "kept image $id: something else uses it"
@@ -63,7 +63,7 @@ clean_folders() {
 }
 
 clean_docker
-[ "${1:-}" = --docker ] || clean_folders
-if [ -S /var/run/docker.sock ] && docker info >/dev/null 2>&1; then
-    say "the Docker engine stays as it is"
+if [ -e "$root/.cache/dockerd.log" ]; then
+    say "the Docker engine that dev/engine.sh started goes on running: end it with 'kill \$(cat /var/run/docker.pid)'"
 fi
+[ "${1:-}" = --docker ] || clean_folders

@@ -137,4 +137,6 @@ mirror=$(mirror)
 pulled=
 find_base
 build
+# What the name stood for before; what a container still runs stays.
+docker image prune --force --filter label=pristine.vllm=image >/dev/null
 [ -z "$pulled" ] || docker image rm "$pulled" >/dev/null

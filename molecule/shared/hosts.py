@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import re
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +23,58 @@ CHECKOUT_ID = hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:8]
 IMAGE = "pristine-vllm-host:bookworm"
 # The others know it as http://index.
 INDEX = "index01"
-# Scenario -> what it serves and on which hosts.
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """Where fixtures come from. Paths are relative to the checkout."""
+
+    build: tuple[str, ...]
+    """Script and arguments that make them; quick where they are made."""
+    folder: str
+    """Holds pin.yml and model/; other pins as pin-*.yml."""
+    index: str
+    """The tree that nginx serves."""
+    variables: dict[str, Any] = field(default_factory=dict)
+    """What an operator would put into group_vars/vllm_hosts for it."""
+
+
+FLAVOURS = {
+    "tiny": Flavour(
+        build=("tests/fixtures/tiny/build.py", ".cache/fixtures/tiny"),
+        folder=".cache/fixtures/tiny",
+        index=".cache/fixtures/tiny/index",
+        variables={"vllm_service_start_timeout": 60},
+    ),
+    "real": Flavour(
+        build=("tests/fixtures/real/build.py", ".cache"),
+        folder=".cache/real",
+        index=".cache/index/real",
+        variables={
+            "vllm_lock": str(CHECKOUT / "tests/fixtures/real/lock.txt"),
+            "vllm_service_arguments": ["--dtype", "bfloat16", "--max-model-len", "128", "--enforce-eager"],
+            "vllm_service_environment": {
+                "HF_HUB_OFFLINE": "1",
+                "OMP_NUM_THREADS": "1",
+                "VLLM_CPU_KVCACHE_SPACE": "1",
+                "VLLM_NO_USAGE_STATS": "1",
+            },
+            "vllm_service_start_timeout": 600,
+        },
+    ),
+}
+# Scenario -> flavour and hosts.
 SCENARIOS: dict[str, tuple[str, tuple[str, ...]]] = {
     "default": ("tiny", ("vllm01",)),
     "incident": ("real", ("vllm01",)),
-    "demo": ("real", ("vllm01",)),
 }
-# What these hosts are, as an operator would say it in group_vars/vllm_hosts.
 VLLM_HOSTS: dict[str, Any] = {
     "vllm_root": "/opt/vllm",
     "vllm_index_url": "http://index",
     "vllm_model_path": "/srv/model",
+    "vllm_served_model_name": "kimi-k2.5",
     "nightly_wheel_dependency_index_url": "http://index/simple/",
-    # The stand-ins and the size of the containers.
+    # The stand-ins, and the size of the containers.
     "gpu_host_driver_file": "/opt/stand-in/driver-version",
     "gpu_host_min_disk_gb": 4,
     "gpu_host_min_memory_gb": 2,
@@ -48,23 +88,30 @@ def container(scenario: str, host: str) -> str:
 def addresses(names: list[str]) -> dict[str, str]:
     """IP addresses of those of the containers that run; none where no engine answers."""
     template = "{{ .Name }} {{ range .NetworkSettings.Networks }}{{ .IPAddress }}{{ end }}"
+    command = ["docker", "container", "inspect", "--format", template, *names]
     try:
-        answer = subprocess.run(
-            ["docker", "inspect", "--format", template, *names], capture_output=True, text=True, timeout=20, check=False
-        )
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return {}
     rows = [line.split() for line in answer.stdout.splitlines()]
     return {row[0].lstrip("/"): row[1] for row in rows if len(row) == 2}
 
 
-def pin(flavour: str) -> dict[str, Any]:
-    """The variables that the fixtures' builder wrote; none before it ran."""
-    path = CHECKOUT / ".cache/fixtures" / flavour / "pin.yml"
+def read_pin(path: Path) -> dict[str, Any]:
+    """The variables that a fixtures' builder wrote, as JSON or as lines of `name: value`; none before it ran."""
     if not path.is_file():
         return {}
-    variables: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return variables
+    text = path.read_text(encoding="utf-8")
+    if text.startswith("{"):
+        variables: dict[str, Any] = json.loads(text)
+        return variables
+    return dict(re.findall(r'^(\w+): "?([^"\n]*)"?$', text, re.MULTILINE))
+
+
+def pins(folder: Path) -> dict[str, Any]:
+    """The pin, and the others as fixture_<name>: {vllm_version: ..., ...}."""
+    others = {f"fixture_{path.stem[4:]}": read_pin(path) for path in sorted(folder.glob("pin-*.yml"))}
+    return {**read_pin(folder / "pin.yml"), **others}
 
 
 def host_variables(scenario: str, host: str, known: dict[str, str]) -> dict[str, Any]:
@@ -80,27 +127,30 @@ def host_variables(scenario: str, host: str, known: dict[str, str]) -> dict[str,
 
 
 def inventory(scenario: str) -> dict[str, Any]:
-    flavour, vllm_hosts = SCENARIOS[scenario]
+    flavour_name, vllm_hosts = SCENARIOS[scenario]
+    flavour = FLAVOURS[flavour_name]
     hosts = [*vllm_hosts, INDEX]
     known = addresses([container(scenario, host) for host in hosts])
     shared = {
+        "fixture_build": list(flavour.build),
         "fixture_checkout": str(CHECKOUT),
-        "fixture_flavour": flavour,
-        "fixture_folder": str(CHECKOUT / ".cache/fixtures" / flavour),
+        "fixture_folder": str(CHECKOUT / flavour.folder),
         "fixture_image": IMAGE,
+        "fixture_index": str(CHECKOUT / flavour.index),
         "fixture_labels": {"pristine.vllm": "molecule", "pristine.vllm.checkout": CHECKOUT_ID},
         "fixture_network": f"pristine-vllm-{CHECKOUT_ID}-{scenario}",
     }
+    variables = {**VLLM_HOSTS, **flavour.variables, **pins(CHECKOUT / flavour.folder)}
     return {
         "_meta": {"hostvars": {host: host_variables(scenario, host, known) for host in hosts}},
         "all": {"vars": shared, "children": ["ungrouped", "vllm_hosts", "index"]},
-        "vllm_hosts": {"hosts": list(vllm_hosts), "vars": {**VLLM_HOSTS, **pin(flavour)}},
+        "vllm_hosts": {"hosts": list(vllm_hosts), "vars": variables},
         "index": {"hosts": [INDEX]},
     }
 
 
 def main() -> int:
-    scenario = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("MOLECULE_SCENARIO_NAME", "")
+    scenario = sys.argv[1] if len(sys.argv) > 1 else ""
     if scenario not in SCENARIOS:
         sys.stderr.write(f"no scenario {scenario!r}: one of {', '.join(SCENARIOS)}\n")
         return 2
