@@ -1,9 +1,7 @@
 # Copyright: Pristine vLLM maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Scans an environment on this machine with the module that the roles use, and reports. Nothing is changed.
-
-Usage: drift.py ENVIRONMENT [WHEEL OR FOLDER OF WHEELS ...]
+"""Scans an environment on this machine as the module wheel_record_info does, and reports. Nothing is changed.
 
 Without wheels the installed RECORDs are the reference, and whoever edited a file could have edited them too.
 Exit code: 0 pristine, 1 drift, 2 not scanned.
@@ -11,56 +9,88 @@ Exit code: 0 pristine, 1 drift, 2 not scanned.
 
 from __future__ import annotations
 
-import json
-import subprocess
+import argparse
+import shutil
 import sys
-import tempfile
 from pathlib import Path
-from typing import Any
 
+from ansible_collections.pristine.vllm.plugins.module_utils.record.evidence import diff_of, probes_of
+from ansible_collections.pristine.vllm.plugins.module_utils.record.model import ScanError, ScanOptions
+from ansible_collections.pristine.vllm.plugins.module_utils.record.scan import Scan, scan
 from ansible_collections.pristine.vllm.plugins.module_utils.report import findings_lines
 
-MODULE = "ansible_collections.pristine.vllm.plugins.modules.wheel_record_info"
-SHOWN_FINDINGS = 200
+RESTS_ON = {
+    "installed_record": "compared with the installed RECORDs, which anyone could have edited: give WHEELS to be sure",
+    "wheel_record": "compared with wheels whose own digests were not checked: give --lock to be sure",
+    "pinned_wheel": "compared with wheels that match the lock",
+}
 
 
-def scan(environment: str, wheels: list[str]) -> dict[str, Any]:
-    """What the module returns. It takes its arguments from a file when it is run by hand."""
-    arguments = {"environment": environment, "wheels": wheels, "_ansible_diff": True}
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump({"ANSIBLE_MODULE_ARGS": arguments}, file)
-        file.flush()
-        done = subprocess.run([sys.executable, "-m", MODULE, file.name], stdout=subprocess.PIPE, text=True, check=False)
-    try:
-        result: dict[str, Any] = json.loads(done.stdout)
-    except ValueError:
-        return {
-            "failed": True,
-            "msg": f"the scan of {environment} gave no result: {done.stdout.strip() or 'no output'}",
-        }
-    return result
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="make drift ENV=path", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("environment", help="root of a virtual environment (ENV)")
+    parser.add_argument("wheels", nargs="*", help="a wheel or a folder of wheels (WHEELS)")
+    parser.add_argument("--lock", help="requirements file with the sha256 of each wheel")
+    parser.add_argument("--all", action="store_true", help="every finding and every probe, not one screen of them")
+    parser.add_argument("--diff", action="store_true", help="the differences too, where a wheel has the pristine text")
+    given = parser.parse_args()
+    if not given.environment:
+        parser.error("say which environment: make drift ENV=/path")
+    return given
 
 
-def diffs(result: dict[str, Any]) -> str:
-    """The result's diffs as one text; Ansible's modules give one of them or a list."""
-    found = result.get("diff") or []
-    return "\n".join(one.get("prepared", "") for one in ([found] if isinstance(found, dict) else found))
+def report(done: Scan, environment: str, everything: bool) -> list[str]:
+    """What was found, the verdict first; at most a screen of it unless everything is wanted."""
+    result, summary = done.result, done.result.summary
+    counts = ", ".join(f"{number} {status}" for status, number in summary.counts.items() if number)
+    lines = [
+        f"{environment} is {'pristine' if result.pristine else 'NOT pristine'}: {counts or 'no finding'}",
+        f"{summary.files} files of {summary.distributions} distributions, {summary.bytes_hashed / 1e6:.0f} MB read "
+        + f"in {summary.seconds:.1f} s",
+        RESTS_ON[summary.verified_against],
+        *(f"warning: {warning}" for warning in result.warnings),
+    ]
+    size = shutil.get_terminal_size((120, 40))
+    room = max(5, size.lines - len(lines) - 4)
+    probes = [
+        f"added: {probe.kind} {probe.artifact_glob or ''} {probe.path}:{probe.line} {probe.code}"
+        for probe in probes_of(done)
+        if everything or probe.kind != "other"
+    ]
+    head = len(lines)
+    if everything:
+        return [*lines, *findings_lines([one.to_dict() for one in result.findings], len(result.findings)), *probes]
+    # Probes may take a third of the screen.
+    findings = result.findings
+    shown = room - min(len(probes), room // 3)
+    lines += findings_lines([one.to_dict() for one in findings], len(findings))[:shown]
+    lines += probes[: room // 3]
+    hidden = max(0, len(findings) - shown) + max(0, len(probes) - room // 3)
+    if hidden:
+        lines.append(f"... and {hidden} more: make drift ENV={environment} WHEELS='--all'")
+    cut = [line if len(line) <= size.columns else line[: size.columns - 3] + "..." for line in lines[head:]]
+    return lines[:head] + cut
 
 
 def main() -> int:
-    environment, *wheels = sys.argv[1:] or [""]
-    if not environment:
-        print(f"Say which environment: make drift ENV=/path\n\n{__doc__}", file=sys.stderr)
+    given = arguments()
+    options = ScanOptions(
+        environment=str(Path(given.environment).absolute()),
+        wheels=[str(Path(wheel).absolute()) for wheel in given.wheels],
+        lock=given.lock,
+    )
+    try:
+        done = scan(options)
+        print("\n".join(report(done, given.environment, given.all)))
+        if given.diff:
+            print("\n".join(entry["prepared"] for entry in diff_of(done)))
+    except ScanError as error:
+        print(error, file=sys.stderr)
         return 2
-    result = scan(str(Path(environment).absolute()), [str(Path(wheel).absolute()) for wheel in wheels])
-    if result.get("failed"):
-        print(result["msg"], file=sys.stderr)
-        return 2
-    print(diffs(result))
-    print("\n".join(findings_lines(result["findings"], limit=SHOWN_FINDINGS)))
-    print(json.dumps(result["summary"], indent=2))
-    print(f"{environment} is {'pristine' if result['pristine'] else 'NOT pristine'}")
-    return 0 if result["pristine"] else 1
+    done.close()
+    return 0 if done.result.pristine else 1
 
 
 if __name__ == "__main__":

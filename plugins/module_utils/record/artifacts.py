@@ -58,8 +58,7 @@ def _text(node: ast.expr, names: Names, line: int, depth: int) -> str:
         return _call(node, names, line, depth)
     if isinstance(node, (ast.Name, ast.Attribute)):
         value = names.value(node, line)
-        # Strictly above: a name that is set from itself must not be looked up again in the same place.
-        return _text(value, names, value.lineno - 1, depth - 1) if value is not None else _HOLE
+        return _text(value, names, line, depth - 1) if value is not None else _HOLE
     return _HOLE
 
 

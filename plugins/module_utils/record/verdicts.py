@@ -139,6 +139,9 @@ class Judge:
             inside = "/" in finding.path and finding.path.split("/")[0] != "bin"
             finding.distribution = owners.get(finding.path.split("/")[0]) if inside else None
             finding.verified_against = self.weakest()
+            if stray.status == "unexpected":
+                with contextlib.suppress(OSError):
+                    finding.actual_sha256 = sha256_file(stray.path)
 
     def environment(self, names: list[str]) -> None:
         """What is wrong with distributions as such, and with the environment where all of it is scanned."""
