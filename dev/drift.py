@@ -45,10 +45,10 @@ def report(done: Scan, environment: str, everything: bool) -> list[str]:
     """What was found, the verdict first; at most a screen of it unless everything is wanted."""
     result, summary = done.result, done.result.summary
     counts = ", ".join(f"{number} {status}" for status, number in summary.counts.items() if number)
+    read = f"{summary.bytes_hashed / 1e6:.0f} MB read in {summary.seconds:.1f} s"
     lines = [
         f"{environment} is {'pristine' if result.pristine else 'NOT pristine'}: {counts or 'no finding'}",
-        f"{summary.files} files of {summary.distributions} distributions, {summary.bytes_hashed / 1e6:.0f} MB read "
-        + f"in {summary.seconds:.1f} s",
+        f"{summary.files} files of {summary.distributions} distributions, {read}",
         RESTS_ON[summary.verified_against],
         *(f"warning: {warning}" for warning in result.warnings),
     ]
