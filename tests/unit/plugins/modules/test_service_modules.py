@@ -1,0 +1,164 @@
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pathlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from ansible_collections.pristine.vllm.plugins.modules import gpu_info, host_preflight_info, vllm_ready, vllm_stopped
+from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import Ran, run_module
+from ansible_collections.pristine.vllm.tests.unit.plugins.service_support import (
+    MODEL,
+    ROOT,
+    UNIT,
+    FakeSystemd,
+    FakeVllm,
+    closed_port,
+    fake_vllm,
+)
+
+
+@pytest.fixture
+def systemd(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> FakeSystemd:
+    parts = FakeSystemd(tmp_path / "systemd", monkeypatch.setenv)
+    parts.program("gpus-free", "exit 0\n")
+    return parts
+
+
+@pytest.fixture
+def server() -> Iterator[FakeVllm]:
+    with fake_vllm() as running:
+        yield running
+
+
+def without_times(ran: Ran) -> dict[str, Any]:
+    result = {key: value for key, value in ran.items() if key not in ("seconds", "invocation")}
+    return {**result, "steps": [step["name"] for step in ran["steps"]]}
+
+
+def ready(capfd: pytest.CaptureFixture[str], check: bool = False, **more: Any) -> Ran:
+    options = {"unit": UNIT, "model": MODEL, "timeout": 10, "interval": 0.05, **more}
+    return run_module(capfd, vllm_ready.main, check=check, **options)
+
+
+def stopped(capfd: pytest.CaptureFixture[str], check: bool = False, **more: Any) -> Ran:
+    options = {"unit": UNIT, "drain_timeout": 5, "gpu_command": "gpus-free", **more}
+    return run_module(capfd, vllm_stopped.main, check=check, **options)
+
+
+def test_gpu_info(capfd: pytest.CaptureFixture[str]) -> None:
+    fixtures = ROOT / "tests/fixtures"
+    options: dict[str, Any] = {"command": str(fixtures / "nvidia-smi"), "driver_file": str(fixtures / "driver-version")}
+    would, did = (run_module(capfd, gpu_info.main, check=check, **options) for check in (True, False))
+    assert did["gpus"][0]["memory_total_mib"] == 97887
+    assert did["driver"] == {"version": "580.95.05", "open_kernel_module": True}
+    assert did["problem"] is None
+    assert not did["changed"]
+    assert would["gpus"] == did["gpus"]
+
+
+def test_host_preflight_info(capfd: pytest.CaptureFixture[str], systemd: FakeSystemd, tmp_path: pathlib.Path) -> None:
+    systemd.set(LoadState="not-found")
+    options: dict[str, Any] = {
+        "root": str(tmp_path),
+        "python": sys.executable,
+        "model_path": str(tmp_path),
+        "unit": UNIT,
+        "unit_required": True,
+        "environment": str(tmp_path),
+        "gpu_count": 8,
+        "gpu_command": "/nonexistent/nvidia-smi",
+        "driver_file": "/nonexistent/version",
+    }
+    would, did = (run_module(capfd, host_preflight_info.main, check=check, **options) for check in (True, False))
+    assert [blocker["check"] for blocker in did["blockers"]] == ["gpus", "weights", "unit", "environment"]
+    assert set(did["blockers"][0]) == {"check", "where", "what", "next"}
+    assert would["blockers"] == did["blockers"]
+    assert would["cautions"] == did["cautions"]
+    assert not did["changed"]
+
+
+def test_ready(capfd: pytest.CaptureFixture[str], systemd: FakeSystemd, server: FakeVllm) -> None:
+    would = ready(capfd, check=True, url=server.url)
+    server.tokens = 100
+    did = ready(capfd, url=server.url)
+    assert without_times(would) == without_times(did)
+    assert did["ready"]
+    assert not did["changed"]
+    assert did["completion"] == " Paris"
+    assert did["reason"] is None
+
+
+def test_not_ready_fails_with_the_reason(capfd: pytest.CaptureFixture[str], systemd: FakeSystemd) -> None:
+    systemd.set(ActiveState="failed", SubState="failed", MainPID="0", Result="exit-code", ExecMainStatus="1")
+    systemd.journal("Traceback (most recent call last):", "ImportError: no such thing")
+    ran = ready(capfd, url=closed_port())
+    assert ran.failed
+    assert ran["msg"] == ran["reason"]
+    assert "ImportError: no such thing" in ran["msg"]
+    assert ran["journal"] == ["Traceback (most recent call last):", "ImportError: no such thing"]
+    assert ran["step"] is None
+    assert ran["steps"] == []
+
+
+def test_not_ready_where_it_need_not_be(capfd: pytest.CaptureFixture[str], systemd: FakeSystemd) -> None:
+    ran = ready(capfd, url=closed_port(), timeout=0, required=False)
+    assert not ran.failed
+    assert not ran["ready"]
+    assert "Connection refused" in ran["reason"]
+    assert ran["step"] == "unit"
+
+
+def test_no_key_in_a_result(capfd: pytest.CaptureFixture[str], systemd: FakeSystemd, server: FakeVllm) -> None:
+    server.api_key = "geheim-1"
+    systemd.journal("ERROR non-default args: {'api_key': ['geheim-1']}")
+    ran = ready(capfd, url=server.url, api_key="geheim-2", required=False)
+    assert not ran["ready"]
+    assert "geheim" not in str(ran)
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"url": "127.0.0.1:8000"}, "is not the URL of a server"),
+        ({"fatal_patterns": ["("]}, "'(' is no regular expression"),
+        ({"unit": "vllm*"}, "is no name of a systemd unit"),
+    ],
+)
+def test_options_that_make_no_sense(
+    capfd: pytest.CaptureFixture[str], systemd: FakeSystemd, options: dict[str, Any], wanted: str
+) -> None:
+    assert wanted in ready(capfd, **options)["msg"]
+
+
+def test_check_stop_check_stop(capfd: pytest.CaptureFixture[str], systemd: FakeSystemd, server: FakeVllm) -> None:
+    would = stopped(capfd, check=True, url=server.url)
+    assert not any(call.startswith("stop") for call in systemd.calls())
+    did = stopped(capfd, url=server.url)
+    assert (would["changed"], would["drained"], would["requests_left"]) == (True, True, 0)
+    assert (did["changed"], did["drained"], did["requests_left"]) == (True, True, 0)
+    would, did = stopped(capfd, check=True, url=server.url), stopped(capfd, url=server.url)
+    assert not would["changed"]
+    assert not did["changed"]
+    assert sum(call.startswith("stop") for call in systemd.calls()) == 1
+
+
+def test_an_unknown_unit_is_not_stopped(capfd: pytest.CaptureFixture[str], systemd: FakeSystemd) -> None:
+    systemd.set(LoadState="not-found", ActiveState="inactive", MainPID="0")
+    for check in (True, False):
+        assert "systemd knows no unit of that name" in stopped(capfd, check=check)["msg"]
+
+
+def test_gpus_that_cannot_be_asked_are_a_warning(capfd: pytest.CaptureFixture[str], systemd: FakeSystemd) -> None:
+    ran = stopped(capfd, url="", gpu_command="/nonexistent/nvidia-smi")
+    assert not ran.failed
+    assert "the GPUs could not be asked" in str(ran["warnings"])
+
+
+def test_a_stop_that_is_refused(capfd: pytest.CaptureFixture[str], systemd: FakeSystemd) -> None:
+    systemd.on_stop("", "echo 'Access denied' >&2; exit 4")
+    assert "Access denied" in stopped(capfd, url="")["msg"]
