@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ansible_collections.pristine.vllm.plugins.module_utils.messages import redact
+from ansible_collections.pristine.vllm.plugins.module_utils.messages import redact_urls
 from ansible_collections.pristine.vllm.plugins.module_utils.wheel_name import canonical_version, normalise
 
 _ROW = re.compile(
@@ -88,8 +88,17 @@ def parse_lock(text: str, source: str) -> list[LockRow]:
         problems.append("it has no rows")
     if problems:
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-        raise LockError(redact(f"lock {source} is not complete: {'; '.join(problems[:5])}{more}. {_HOW}"))
+        raise LockError(redact_urls(f"lock {source} is not complete: {'; '.join(problems[:5])}{more}. {_HOW}"))
     return list(rows.values())
+
+
+def merge_rows(rows: list[LockRow], more: list[LockRow]) -> list[LockRow]:
+    """Both lists as one; where they pin the same version, the digests of both will do."""
+    merged = {row.key: row for row in rows}
+    for row in more:
+        hashes = (merged[row.key].hashes if row.key in merged else ()) + row.hashes
+        merged[row.key] = LockRow(row.name, row.version, tuple(dict.fromkeys(hashes)), row.line)
+    return list(merged.values())
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -12,7 +12,7 @@ _NOISE = re.compile(r"^\s*(?:\[notice\]|WARNING: (?:Retrying|Cache entry)|Lookin
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def redact(text: str) -> str:
+def redact_urls(text: str) -> str:
     """The text without the user and password of any URL in it."""
     return _CREDENTIALS.sub(r"\g<scheme>***@", text)
 
@@ -20,7 +20,7 @@ def redact(text: str) -> str:
 def tail(text: str, lines: int = 12, width: int = 400) -> str:
     """The last lines that say something, each cut to ``width`` characters, redacted, without colours."""
     kept = [line.rstrip() for line in _COLOUR.sub("", text).splitlines() if line.strip() and not _NOISE.match(line)]
-    cut = [line if len(line) <= width else line[: width - 3] + "..." for line in map(redact, kept[-lines:])]
+    cut = [line if len(line) <= width else line[: width - 3] + "..." for line in map(redact_urls, kept[-lines:])]
     return "\n".join(cut)
 
 

@@ -24,7 +24,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.index_http import (
     IndexClient,
     split_credentials,
 )
-from ansible_collections.pristine.vllm.plugins.module_utils.messages import redact
+from ansible_collections.pristine.vllm.plugins.module_utils.messages import redact_urls
 from ansible_collections.pristine.vllm.plugins.module_utils.wheel_name import (
     WheelName,
     canonical_version,
@@ -113,7 +113,7 @@ def resolve(pin: Pin, client: IndexClient) -> Resolution:
         found.size = _probe(pin, wheel, client)
         found.resolved = True
     except _UnresolvedError as error:
-        found.problem = redact(str(error))
+        found.problem = redact_urls(str(error))
     return found
 
 

@@ -18,7 +18,7 @@ from typing import Optional
 from ansible_collections.pristine.vllm.plugins.module_utils.files import fsync_directory, sha256_file
 from ansible_collections.pristine.vllm.plugins.module_utils.interpreter import InterpreterError, check_interpreter
 from ansible_collections.pristine.vllm.plugins.module_utils.lock import LockRow
-from ansible_collections.pristine.vllm.plugins.module_utils.messages import redact, tail
+from ansible_collections.pristine.vllm.plugins.module_utils.messages import redact_urls, tail
 from ansible_collections.pristine.vllm.plugins.module_utils.process import (
     NETWORK,
     CommandError,
@@ -60,7 +60,7 @@ class Source:
     def words(self) -> str:
         """For messages."""
         index = [] if self.no_index else [self.index_url or "the index of this host's pip settings"]
-        return redact(", ".join([*self.find_links, *index])) or "nowhere"
+        return redact_urls(", ".join([*self.find_links, *index])) or "nowhere"
 
 
 def fetch(path: str, rows: Sequence[LockRow], source: Source, held: int) -> int:
@@ -91,7 +91,7 @@ def fetch(path: str, rows: Sequence[LockRow], source: Source, held: int) -> int:
             fsync_directory(path)
     except CommandError as error:
         raise WheelhouseError(
-            f"wheelhouse {path} cannot be completed from {source.words}: {redact(str(error))} "
+            f"wheelhouse {path} cannot be completed from {source.words}: {redact_urls(str(error))} "
             "Run again: what was fetched is kept."
         ) from error
     finally:

@@ -24,6 +24,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
+    details: A lock that an earlier task of the same check would have written is taken as new, with a warning.
   diff_mode:
     support: full
 options:
@@ -38,6 +39,9 @@ options:
       - Options, links, markers and ranges are refused.
     type: path
     required: true
+  builder:
+    description: The text of a lock in the same form, for what is needed besides. Nightly builds need a row for uv.
+    type: str
   index_url:
     description:
       - The index to fetch from, instead of those of the host's pip settings.
@@ -119,9 +123,17 @@ rejected:
       type: str
 """
 
+import os
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import BusyError
-from ansible_collections.pristine.vllm.plugins.module_utils.lock import LockError, LockRow, read_lock
+from ansible_collections.pristine.vllm.plugins.module_utils.lock import (
+    LockError,
+    LockRow,
+    merge_rows,
+    parse_lock,
+    read_lock,
+)
 from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse import Outcome, complete
 from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse_fetch import Source, WheelhouseError
 
@@ -133,12 +145,21 @@ def _diff(rows: list[LockRow], outcome: Outcome) -> dict[str, str]:
     return {"before": before, "after": "".join(f"{row.pin}\n" for row in rows)}
 
 
+def _rows(module: AnsibleModule) -> list[LockRow]:
+    builder = parse_lock(module.params["builder"], "builder") if module.params["builder"] else []
+    if module.check_mode and not os.path.lexists(module.params["lock"]):
+        module.warn(f"lock {module.params['lock']} is not there yet: its rows are not checked")
+        return builder
+    return merge_rows(read_lock(module.params["lock"]), builder)
+
+
 def main() -> None:
-    """Uses of ``module``: params, check_mode, exit_json, fail_json."""
+    """Uses of ``module``: params, check_mode, warn, exit_json, fail_json."""
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},
             "lock": {"type": "path", "required": True},
+            "builder": {"type": "str"},
             "index_url": {"type": "str"},
             "find_links": {"type": "list", "elements": "str", "default": []},
             "no_index": {"type": "bool", "default": False},
@@ -152,14 +173,14 @@ def main() -> None:
     names = ("python", "index_url", "find_links", "no_index", "timeout")
     source = Source(**{name: params[name] for name in names})
     try:
-        rows = read_lock(params["lock"])
+        rows = _rows(module)
         outcome = complete(params["path"], rows, source, params["quarantine"], module.check_mode)
     except (LockError, WheelhouseError, BusyError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:
         module.fail_json(msg=f"wheelhouse {params['path']} cannot be filled: {error}. Fix that and run again.")
     module.exit_json(
-        changed=outcome.changed,
+        changed=outcome.changed or not os.path.lexists(params["lock"]),
         downloaded=outcome.downloaded,
         bytes=outcome.bytes,
         present=outcome.present,

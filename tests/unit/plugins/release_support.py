@@ -193,3 +193,20 @@ def run_module(
     with patch_module_args(arguments), pytest.raises(SystemExit):
         main()
     return Ran(json.loads(capfd.readouterr().out))
+
+
+def fake_release(root: pathlib.Path, release: str, created: str = "", **metadata: Any) -> pathlib.Path:
+    """A directory that passes for a release (``created``) or for one that was never finished."""
+    path = fake_environment(root / "releases" / release)
+    if created:
+        (path / "release.json").write_text(json.dumps({"created_at": created, **metadata}))
+    return path
+
+
+def fake_environment(path: pathlib.Path) -> pathlib.Path:
+    """The least that passes for a virtual environment."""
+    (path / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    (path / "bin").mkdir()
+    (path / "bin" / "python").symlink_to(PYTHON)
+    (path / "pyvenv.cfg").touch()
+    return path

@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 from ansible_collections.pristine.vllm.plugins.module_utils.lock import LockError, parse_lock, read_lock
-from ansible_collections.pristine.vllm.plugins.module_utils.messages import human_bytes, redact, tail
+from ansible_collections.pristine.vllm.plugins.module_utils.messages import human_bytes, redact_urls, tail
 from ansible_collections.pristine.vllm.plugins.module_utils.wheel_name import (
     canonical_version,
     normalise,
@@ -139,7 +139,7 @@ def test_wheel_names() -> None:
 
 
 def test_messages() -> None:
-    assert redact("see https://u:p@h/x and http://tok@h?q and https://h/a@b") == (
+    assert redact_urls("see https://u:p@h/x and http://tok@h?q and https://h/a@b") == (
         "see https://***@h/x and http://***@h?q and https://h/a@b"
     )
     assert tail("one\n\n\x1b[31mtwo\x1b[0m\n[notice] new pip\n" + "x" * 50, lines=2, width=10) == "two\nxxxxxxx..."
