@@ -28,6 +28,12 @@ ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build/test"
 COLLECTION = ".cache/collections/ansible_collections/pristine/vllm"
 
+# Logs are read in editors and CI: no colours, no links.
+PLAIN = {
+    name: value for name, value in os.environ.items() if name not in {"FORCE_COLOR", "CLICOLOR_FORCE", "PY_COLORS"}
+}
+PLAIN.update(NO_COLOR="1", ANSIBLE_NOCOLOR="1", ANSIBLE_FORCE_COLOR="0", TERM="dumb")
+
 # What a command says by its exit code when this machine lacks what it needs (automake's convention).
 NOT_HERE = 77
 # A gate that hangs is a gate that fails; several times what any of them takes on two cores.
@@ -60,9 +66,18 @@ GATES = (
     Gate("types", (f"mypy --cache-dir .cache/mypy {COLLECTION}/plugins {COLLECTION}/dev {COLLECTION}/tests",)),
     Gate("units", ("python -m pytest tests/unit --ignore tests/unit/house",), must_count_tests=True),
     Gate("house", ("python -m pytest tests/unit/house",), must_count_tests=True),
-    Gate("sanity", ("dev/sanity.sh",)),
+    Gate("sanity", ("dev/ansible_test.sh controller sanity",)),
     Gate("docs", ("antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs=self .",)),
     Gate("changelog", ("antsibull-changelog lint",)),
+    # The oldest Python that a host may have, and the newest Ansible that a controller may have.
+    Gate(
+        "python-3.9",
+        (
+            "dev/ansible_test.sh 3.9 sanity --test import --test compile",
+            "dev/ansible_test.sh 3.9 units",
+        ),
+        must_count_tests=True,
+    ),
     Gate("core-2.21", ("dev/core_2_21.sh",), must_count_tests=True),
     Gate("molecule-default", ("molecule test -s default",), lane="molecule", must_count_tests=True),
     Gate("molecule-incident", ("molecule test -s incident",), lane="molecule", must_count_tests=True),
@@ -130,6 +145,7 @@ class Runner:
         process = subprocess.Popen(
             shlex.split(command),
             cwd=ROOT,
+            env=PLAIN,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
