@@ -111,9 +111,11 @@ def _logical_lines(text: str) -> Iterator[str]:
 def _quoted_fields(line: str) -> tuple[list[str], bool]:
     """At most three fields of a row with quotes, and whether the row is well formed."""
     try:
-        fields = next(csv.reader([line]))
+        fields = next(csv.reader([line])) if line.count('"') % 2 == 0 else []
     except (csv.Error, StopIteration):
+        fields = []
+    if not fields:
         return line.rsplit(",", 2), False
     if len(fields) > 3:
         return [",".join(fields[:-2]), *fields[-2:]], False
-    return fields, len(fields) == 3 and line.count('"') % 2 == 0
+    return fields, len(fields) == 3
