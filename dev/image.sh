@@ -86,7 +86,7 @@ bootstrap_base() {
     fi
     rm -rf "$rootfs"/var/cache/apt/archives/*.deb "$rootfs"/var/lib/apt/lists/* "$rootfs"/usr/share/doc/* "$rootfs"/usr/share/man/*
     tar -C "$rootfs" --numeric-owner -c . \
-        | docker import --change "LABEL pristine.vllm=base pristine.vllm.recipe=$packages_hash" - "$base_image" >/dev/null
+        | docker import --change "LABEL pristine.vllm=base" - "$base_image" >/dev/null
     rm -rf --one-file-system "$rootfs"
 }
 
@@ -98,7 +98,8 @@ find_base() {
             return
         fi
     done
-    if [ "$(label "$base_image" pristine.vllm.recipe)" = "$packages_hash" ]; then
+    # Made for an older list of packages, it is a base all the same: the build adds what is missing.
+    if have "$base_image"; then
         base=$base_image
         return
     fi
@@ -124,7 +125,6 @@ build() {
 }
 
 recipe_hash=$(cd "$recipe" && sha256sum Dockerfile init packages | sha256sum | cut -c1-16)
-packages_hash=$(sha256sum "$recipe/packages" | cut -c1-16)
 [ "$(label "$image" pristine.vllm.recipe)" != "$recipe_hash" ] || exit 0
 
 mkdir -p "$cache"
