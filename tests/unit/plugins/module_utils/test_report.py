@@ -41,7 +41,7 @@ def test_every_blocker_is_in_the_one_message() -> None:
 
 
 def test_findings_that_count_come_first_and_the_rest_is_counted() -> None:
-    findings = [
+    findings: list[dict[str, Any]] = [
         {"status": "declared", "path": "a.json", "detail": None},
         {"status": "modified", "path": "z.py", "detail": "2 lines"},
         {"status": "missing", "path": "b.py", "detail": ""},
