@@ -15,7 +15,7 @@ short_description: Decide what a reinstall does on a host
 version_added: 0.1.0
 author: Pristine vLLM maintainers (@pristine-vllm)
 description:
-  - Takes what the preflight and evidence phases of P(pristine.vllm.reinstall#playbook) found.
+  - Takes what the preflight and evidence phases of C(pristine.vllm.reinstall) found.
   - Returns what the run does and why.
 options:
   _input:

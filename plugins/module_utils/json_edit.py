@@ -107,7 +107,8 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
         value = {key: value}
     path = path[:known]
     span = locate(text, path)
-    assert span is not None  # noqa: S101 - the loop above ends with one that is there
+    if span is None:
+        raise AssertionError("the loop above ends with one that is there")
     member = span.find(path[-1])
     style = _Style.of(text)
     if member is not None:

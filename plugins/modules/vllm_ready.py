@@ -174,7 +174,8 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     "request_timeout": {"type": "float", "default": 10},
     "completion_timeout": {"type": "float", "default": 120},
     "prompt": {"type": "str", "default": "The capital of France is"},
-    "max_tokens": {"type": "int", "default": 8},
+    # Its name looks like a secret's to Ansible.
+    "max_tokens": {"type": "int", "default": 8, "no_log": False},
     "api_key": {"type": "str", "no_log": True},
     "required": {"type": "bool", "default": True},
     "since": {"type": "str"},
