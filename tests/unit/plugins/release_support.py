@@ -26,6 +26,8 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+# What PYTHONPATH must name for another process to import the collection: the way here, not where its link leads.
+COLLECTIONS = pathlib.Path(__file__).parents[6]
 BUILDER = ROOT / "roles/nightly_wheel/files/builder.txt"
 # The interpreter that the test environment was made from: not an environment's own.
 PYTHON = os.path.join(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")

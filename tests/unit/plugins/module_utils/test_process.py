@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import BusyError, discard, exclusive, sweep
 from ansible_collections.pristine.vllm.plugins.module_utils.interpreter import InterpreterError, check_interpreter
 from ansible_collections.pristine.vllm.plugins.module_utils.process import CommandError, clean_environment, run
-from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import PYTHON, ROOT
+from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import COLLECTIONS, PYTHON
 
 ENVIRONMENT = clean_environment("/", "/tmp")
 
@@ -65,7 +65,7 @@ def test_a_program_does_not_outlive_a_killed_run(tmp_path: pathlib.Path) -> None
         "from ansible_collections.pristine.vllm.plugins.module_utils.process import run\n"
         f"run(['sh', '-c', 'echo $$ > {note}; exec sleep 600'], {{'PATH': '/usr/bin:/bin'}}, 600)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / ".cache" / "collections")}
+    environment = {**os.environ, "PYTHONPATH": str(COLLECTIONS)}
     with subprocess.Popen([sys.executable, "-c", code], env=environment) as process:
         wait_for(lambda: note.exists() and note.read_text().strip())
         process.send_signal(signal.SIGKILL)

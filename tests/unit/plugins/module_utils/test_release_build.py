@@ -21,8 +21,8 @@ from ansible_collections.pristine.vllm.plugins.module_utils.release_build import
 from ansible_collections.pristine.vllm.plugins.module_utils.release_wheels import Need, check_disk, need_of
 from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import (
     BUILDER,
+    COLLECTIONS,
     PYTHON,
-    ROOT,
     lock_text,
     make_wheel,
     uv_wheel,
@@ -275,7 +275,7 @@ def test_killed_at_any_moment_the_next_call_finishes(yard: Yard, moment: str) ->
         "import": lambda: list(yard.path.glob("lib/*/site-packages/vllm/__pycache__/cli*")),
     }
     arguments = [str(yard.base / "root"), ID, PYTHON, str(yard.lock), str(yard.wheels)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / ".cache" / "collections")}
+    environment = {**os.environ, "PYTHONPATH": str(COLLECTIONS)}
     with subprocess.Popen([sys.executable, "-c", BUILD, *arguments], env=environment) as process:
         wait_for(reached[moment])
         process.send_signal(signal.SIGKILL)

@@ -54,10 +54,13 @@ class House:
 def pip(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """A pip as the module makes it, made once: it takes longer than all that these tests do with it."""
     scratch = tmp_path_factory.mktemp("pip")
-    return wheelhouse_fetch._make_pip(str(scratch), PYTHON, os.open(scratch, os.O_RDONLY | os.O_CLOEXEC))
+    with pytest.MonkeyPatch.context() as patched, exclusive(str(scratch)) as held:
+        patched.setenv("PYTHONPATH", "/nonexistent")
+        patched.setenv("PIP_TARGET", "/nonexistent")
+        return wheelhouse_fetch._make_pip(str(scratch), PYTHON, held)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def ready_pip(pip: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wheelhouse_fetch, "_make_pip", lambda *_arguments: pip)
 
@@ -103,7 +106,6 @@ def test_check_real_check_real(house: House, monkeypatch: pytest.MonkeyPatch) ->
     assert house.fetched() == fetched, "a second run downloads nothing"
 
 
-@pytest.mark.usefixtures("ready_pip")
 def test_a_wheel_with_a_wrong_digest_is_kept_elsewhere_and_replaced(house: House, tmp_path: pathlib.Path) -> None:
     house.path.mkdir()
     shutil.copy(house.vllm, house.path)
@@ -125,7 +127,6 @@ def test_a_wheel_with_a_wrong_digest_is_kept_elsewhere_and_replaced(house: House
     assert house.run()["changed"] is False
 
 
-@pytest.mark.usefixtures("ready_pip")
 def test_a_symlink_is_replaced_by_a_file(house: House) -> None:
     house.path.mkdir()
     for wheel in (house.vllm, house.tiny):
@@ -137,14 +138,12 @@ def test_a_symlink_is_replaced_by_a_file(house: House) -> None:
     assert house.run()["changed"] is False
 
 
-@pytest.mark.usefixtures("ready_pip")
 def test_without_an_index(house: House) -> None:
     ran = house.run(find_links=[str(house.vllm.parent)], no_index=True, index_url=None)
     assert ran["changed"] is True
     assert house.server.log == []
 
 
-@pytest.mark.usefixtures("ready_pip")
 def test_the_page_of_a_nightly_index_serves_as_find_links(house: House) -> None:
     commit = "662205d34eb1bb42228768d7a69a1ac4abf38c89"
     quoted = house.vllm.name.replace("+", "%2B")
@@ -157,7 +156,6 @@ def test_the_page_of_a_nightly_index_serves_as_find_links(house: House) -> None:
     assert f"GET /{commit}/{quoted}" in house.server.log
 
 
-@pytest.mark.usefixtures("ready_pip")
 def test_a_wheel_that_cannot_be_had_is_named_and_the_others_stay(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wheelhouse_fetch, "ROWS_AT_ONCE", 1)
     del house.server.routes["/simple/tiny-dep/"]
@@ -172,7 +170,6 @@ def test_a_wheel_that_cannot_be_had_is_named_and_the_others_stay(house: House, m
     assert house.run()["downloaded"] == ["tiny-dep==1"]
 
 
-@pytest.mark.usefixtures("ready_pip")
 @pytest.mark.parametrize("fault", ["truncated", "other content"])
 def test_what_arrives_damaged_gets_no_name(house: House, fault: str) -> None:
     path = f"/files/{house.tiny.name}"
@@ -186,7 +183,6 @@ def test_what_arrives_damaged_gets_no_name(house: House, fault: str) -> None:
     assert not [name for name in house.names() if name.startswith(wheelhouse_fetch.INCOMING)]
 
 
-@pytest.mark.usefixtures("ready_pip")
 def test_what_a_killed_run_left_is_swept(house: House) -> None:
     left = house.path / f"{wheelhouse_fetch.INCOMING}abc" / "0"
     left.mkdir(parents=True)
@@ -214,7 +210,6 @@ def test_a_python_that_will_not_do(house: House, tmp_path: pathlib.Path) -> None
     assert house.fetched() == []
 
 
-@pytest.mark.usefixtures("ready_pip")
 def test_a_lock_that_will_not_do(house: House) -> None:
     house.lock.write_text("vllm\n")
     ran = house.run()
@@ -223,7 +218,6 @@ def test_a_lock_that_will_not_do(house: House) -> None:
     assert not house.path.exists()
 
 
-@pytest.mark.usefixtures("ready_pip")
 def test_one_writer_at_a_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exclusive.__wrapped__, "__defaults__", (0.1,))  # type: ignore[attr-defined]
     house.path.mkdir()
@@ -234,7 +228,6 @@ def test_one_writer_at_a_time(house: House, monkeypatch: pytest.MonkeyPatch) -> 
     assert house.run()["changed"] is True
 
 
-@pytest.mark.usefixtures("ready_pip")
 def test_a_folder_that_will_not_do(house: House) -> None:
     house.path.write_text("")
     for check in (True, False):
@@ -245,3 +238,23 @@ def test_a_folder_that_will_not_do(house: House) -> None:
     (house.path / house.tiny.name).mkdir(parents=True)
     ran = house.run()
     assert "cannot be read: not a regular file" in ran["msg"]
+
+
+def test_what_is_needed_besides_the_lock(house: House) -> None:
+    extra = make_wheel(house.vllm.parent, "builder_tool", "2", {"builder_tool.py": ""})
+    house.server.serve_simple(extra.parent)
+    builder = lock_text(extra)
+    ran = house.run(builder=builder)
+    assert ran["downloaded"][-1] == "builder-tool==2"
+    assert extra.name in house.names()
+    assert house.run(builder=builder)["changed"] is False
+    # The same pin on both sides: either digest will do.
+    digest = f"--hash=sha256:{'a' * 64}"
+    assert house.run(builder=f"tiny-dep==1.0 {digest}")["changed"] is False
+    bad = house.run(builder="uv")
+    assert bad["msg"].startswith("lock builder is not complete: line 1: 'uv' does not pin")
+    house.lock.unlink()
+    check = house.run(check=True, builder=builder)
+    assert check["changed"] is True, "the lock that an earlier task of the check would write"
+    assert f"lock {house.lock} is not there yet" in str(check["warnings"])
+    assert "cannot be read: No such file" in house.run(builder=builder)["msg"]
