@@ -22,7 +22,7 @@ have() { docker image inspect "$1" >/dev/null 2>&1; }
 label() { docker image inspect --format "{{ index .Config.Labels \"$2\" }}" "$1" 2>/dev/null || true; }
 packages() { sed '/^#/d' "$recipe/packages"; }
 
-# The mirrors that apt itself uses here, from one-line and deb822 sources; then Debian's own.
+# The mirrors that apt itself uses here, from one-line and deb822 sources.
 mirror_candidates() {
     for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
         [ -f "$file" ] || continue
@@ -32,7 +32,6 @@ mirror_candidates() {
         [ -f "$file" ] || continue
         sed -n 's/^URIs:[[:space:]]*//p' "$file" | tr ' ' '\n'
     done
-    echo http://deb.debian.org/debian
 }
 
 # The first of them that serves the suite; mirrors of other things (a vendor's repository) do not.
@@ -75,6 +74,7 @@ ensure_debootstrap() {
 
 # All packages at once: a second pass with apt would cost another minute.
 bootstrap_base() {
+    [ -n "$mirror" ] || die "no Debian image, no registry, and no mirror of $suite in /etc/apt answers: bring an image ('docker pull debian:$suite-slim'), or name a mirror there."
     ensure_debootstrap
     say "debootstrap $suite from $mirror (a minute or two, once)"
     rootfs=$(mktemp -d "$cache/rootfs.XXXXXX")
@@ -133,7 +133,6 @@ flock 9
 # Another run may have built it while this one waited.
 [ "$(label "$image" pristine.vllm.recipe)" != "$recipe_hash" ] || exit 0
 mirror=$(mirror)
-[ -n "$mirror" ] || die "no Debian mirror of $suite answers: tried those of /etc/apt and http://deb.debian.org/debian. Is this machine on a network?"
 pulled=
 find_base
 build
