@@ -116,9 +116,7 @@ def state(host: Host, variables: dict[str, Any]) -> Callable[[], State]:
             releases=tuple(out(f"ls {root}/releases").split()),
             unit=out(f"sha256sum /etc/systemd/system/{UNIT}.service"),
             model=out(f"sha256sum {model}/*.json"),
-            site_packages=out(
-                f"find {root}/current/lib/ -name '*.py' -print0 | sort -z | xargs -0 sha256sum | sha256sum"
-            ),
+            code=out(f"find {root}/current/lib/python3*/site-packages/vllm -name '*.py' -exec sha256sum {{}} + | sort"),
             dumps=tuple(out("find /tmp -maxdepth 1 -name '*.pt' | sort").split()),
         )
 

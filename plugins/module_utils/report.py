@@ -12,8 +12,6 @@ from typing import Any
 #: Statuses that do not count against pristine (see ``wheel_record_info``).
 HARMLESS = frozenset({"declared", "unverifiable"})
 
-PHASES = ("preflight", "evidence", "stage", "drain and stop", "switch", "start and prove", "verify", "record")
-
 
 def blockers_text(blockers: list[dict[str, Any]], host: str) -> str:
     """Return one message that names every blocker: what, where, why and what to do next.
@@ -22,11 +20,18 @@ def blockers_text(blockers: list[dict[str, Any]], host: str) -> str:
     """
     many = "1 thing stands" if len(blockers) == 1 else f"{len(blockers)} things stand"
     lines = [f"{many} in the way on {host}. Nothing was changed and the service was not touched."]
-    for number, blocker in enumerate(blockers, start=1):
+    lines += [f"{number}. {line}" for number, line in enumerate(blocker_lines(blockers), start=1)]
+    return "\n".join(lines)
+
+
+def blocker_lines(blockers: Iterable[dict[str, Any]]) -> list[str]:
+    """Return one line for each blocker or caution."""
+    lines = []
+    for blocker in blockers:
         where = f" {blocker['where']}" if blocker.get("where") else ""
         following = f" Next: {blocker['next']}" if blocker.get("next") else ""
-        lines.append(f"{number}. [{blocker['check']}]{where}: {blocker['what']}{following}")
-    return "\n".join(lines)
+        lines.append(f"[{blocker['check']}]{where}: {blocker['what']}{following}")
+    return lines
 
 
 def findings_lines(findings: Iterable[dict[str, Any]], limit: int = 20) -> list[str]:

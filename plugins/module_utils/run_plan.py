@@ -10,8 +10,11 @@ the plan, tells exactly what a real run does.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any, Optional
+
+from ansible_collections.pristine.vllm.plugins.module_utils.report import HARMLESS
 
 #: The keys of a release's metadata that make it the pinned one. The Python is one of them: a release is built for it.
 PIN_KEYS = ("version", "commit", "variant", "wheel_sha256", "lock_sha256", "python")
@@ -66,12 +69,9 @@ def _build_reason(environment: dict[str, Any], live: Optional[dict[str, Any]], p
 def _scan_reason(scan: dict[str, Any]) -> str:
     if not scan or scan.get("pristine", True):
         return ""
-    summary: dict[str, Any] = scan.get("summary", {})
-    counts: dict[str, int] = summary.get("statuses", summary.get("status", {}))
-    harmless = ("declared", "unverifiable")
-    drift = {status: count for status, count in counts.items() if count and status not in harmless}
-    told = ", ".join(f"{count} {status}" for status, count in sorted(drift.items()))
-    return f"the live environment is not pristine: {told or 'see the findings'}"
+    counts = Counter(finding["status"] for finding in scan["findings"] if finding["status"] not in HARMLESS)
+    told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    return f"the live environment is not pristine: {told}"
 
 
 def reusable(releases: list[dict[str, Any]], pin: dict[str, Any], taken: set[str]) -> Optional[str]:

@@ -18,7 +18,7 @@ PIN = {
     "lock_sha256": "b" * 64,
     "python": "/usr/bin/python3",
 }
-PRISTINE = {"pristine": True, "summary": {}}
+PRISTINE: dict[str, Any] = {"pristine": True, "findings": []}
 
 
 def host(**changes: Any) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def test_a_bare_host_is_built_and_started() -> None:
 
 
 def test_drift_is_a_reason_to_build_the_same_pin_again() -> None:
-    scan = {"pristine": False, "summary": {"statuses": {"modified": 4, "declared": 1, "missing": 0}}}
+    scan = {"pristine": False, "findings": [{"status": "modified"}] * 4 + [{"status": "declared"}]}
     decided = decide(host(), scan=scan)
     assert (decided.build, decided.restart, decided.release) == (True, True, "one-2")
     assert decided.reasons == ["the live environment is not pristine: 4 modified"]
@@ -125,7 +125,7 @@ def test_a_forced_run_builds_a_new_release() -> None:
 
 def test_a_release_that_a_killed_run_left_is_taken_up() -> None:
     staged = {"id": "one-2", "metadata": dict(PIN)}
-    scan = {"pristine": False, "summary": {"statuses": {"modified": 1}}}
+    scan = {"pristine": False, "findings": [{"status": "modified"}]}
     waiting = host(next_id="one-3")
     waiting["releases"] = [*waiting["releases"], staged]
     assert decide(waiting, scan=scan).release == "one-2"
