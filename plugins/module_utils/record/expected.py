@@ -169,6 +169,11 @@ class Builder:
         self._extras(owner, wheel, {path: rows[path] for path in extras}, differences)
         if owner.distribution.record is None:
             differences = ["it is not there or cannot be read"]
+            for name, entry in wheel.entry_points().items():
+                path = f"{root}/bin/{name}"
+                if os.path.lexists(path) and (self.wanted is None or path in self.wanted):
+                    self.expected.listed.add(path)
+                    self.expected.scripts.append(Script(path, owner, "", entry))
         if differences and owner.selected and self.wanted is None:
             self._edited(owner, differences)
 
