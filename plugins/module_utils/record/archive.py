@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -167,9 +168,19 @@ def _cannot(path: str, directory: str, error: OSError) -> ScanError:
 
 
 def _raw(path: str) -> str:
-    """The path of a file whose name is no UTF-8, from the ``\\xNN`` that findings write for such bytes."""
-    raw = re.sub(rb"\\x([0-9a-f]{2})", lambda match: bytes.fromhex(match.group(1).decode()), os.fsencode(path))
-    return os.fsdecode(raw)
+    """The path of a file whose name is no UTF-8, from what findings write for it."""
+    found = "/"
+    for part in path.strip("/").split("/"):
+        step = os.path.join(found, part)
+        if not os.path.lexists(step):
+            names: list[str] = []
+            with contextlib.suppress(OSError):
+                names = [name for name in os.listdir(found) if printable(name) == part]
+            # Of a file that is gone only the text is left.
+            raw = re.sub(rb"\\x([0-9a-f]{2})", lambda match: bytes.fromhex(match.group(1).decode()), os.fsencode(part))
+            step = os.path.join(found, names[0] if names else os.fsdecode(raw))
+        found = step
+    return found
 
 
 def _text(path: str) -> Optional[str]:
