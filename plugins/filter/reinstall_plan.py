@@ -75,9 +75,20 @@ _value:
 """
 
 
-def reinstall_plan(releases: dict[str, Any], **found: Any) -> dict[str, Any]:
+def reinstall_plan(
+    releases: dict[str, Any],
+    pin: dict[str, Any],
+    scan: dict[str, Any],
+    *,
+    config_differs: bool,
+    unit_differs: bool,
+    ready: bool,
+    **optional: Any,
+) -> dict[str, Any]:
     """Return :func:`run_plan.plan` as plain data."""
-    return as_dict(plan(releases, **found))
+    return as_dict(
+        plan(releases, pin, scan, config_differs=config_differs, unit_differs=unit_differs, ready=ready, **optional)
+    )
 
 
 class FilterModule:
