@@ -111,9 +111,11 @@ def http_server() -> Iterator[Server]:
     with Server() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def make_wheel(
