@@ -30,6 +30,7 @@ Job = tuple[str, list[tuple[str, bytes, Optional[int]]]]
 
 _BATCH_BYTES = 4 * 1024 * 1024
 _BATCH_FILES = 64
+_NEW = {"sha256": hashlib.sha256, "sha384": hashlib.sha384, "sha512": hashlib.sha512}
 # Linux; Python has it as fcntl.F_GETPIPE_SZ from 3.10 on.
 _F_GETPIPE_SZ = 1032
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
@@ -82,36 +83,43 @@ class Hasher:
 
     def _compare(self, path: str, claims: list[tuple[str, bytes, Optional[int]]], size: int) -> Optional[Outcome]:
         fitting = [claim for claim in claims if claim[2] is None or claim[2] == size]
-        digests = self._digests(path, {claim[0] for claim in fitting} or {"sha256"}, size)
-        if any(digests[algorithm] == digest for algorithm, digest, _size in fitting):
-            return None
-        if "sha256" not in digests:
-            digests = self._digests(path, {"sha256"}, size)
+        if len(fitting) == 1:
+            algorithm, digest, _size = fitting[0]
+            digests = {algorithm: self._digest(path, [_NEW[algorithm]()])[0]}
+            if digests[algorithm] == digest:
+                return None
+        else:
+            algorithms = sorted({claim[0] for claim in fitting} or {"sha256"})
+            digests = dict(zip(algorithms, self._digest(path, [_NEW[name]() for name in algorithms])))
+            if any(digests[algorithm] == digest for algorithm, digest, _size in fitting):
+                return None
+        sha256 = digests.get("sha256") or self._digest(path, [hashlib.sha256()])[0]
         what = "content differs, size is as recorded" if fitting else f"size is {size} bytes, recorded {_sizes(claims)}"
-        return Outcome("differs", digests["sha256"].hex(), what)
+        return Outcome("differs", sha256.hex(), what)
 
-    def _digests(self, path: str, algorithms: set[str], size: int) -> dict[str, bytes]:
-        hashers = [hashlib.new(algorithm) for algorithm in algorithms]
+    def _digest(self, path: str, hashers: list[hashlib._Hash]) -> list[bytes]:
+        """The digests of a regular file's content."""
         buffers = [self._buffer]
-        first = hashers[0].update
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode):
                 raise OSError(errno.EIO, "it changed its kind while it was read")
-            if size > CHUNK:
+            left = info.st_size
+            if left > CHUNK:
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
-            while True:
+            # Up to the size that it was opened with: one system call fewer for each small file.
+            while left > 0:
                 count = os.readv(descriptor, buffers)
                 if not count:
                     break
+                left -= count
                 self.bytes_hashed += count
-                view = self._view[:count]
-                first(view)
-                for hasher in hashers[1:]:
-                    hasher.update(view)
+                for hasher in hashers:
+                    hasher.update(self._view[:count])
         finally:
             os.close(descriptor)
-        return {hasher.name: hasher.digest() for hasher in hashers}
+        return [hasher.digest() for hasher in hashers]
 
 
 def _sizes(claims: list[tuple[str, bytes, Optional[int]]]) -> str:
