@@ -111,7 +111,7 @@ ready:
   type: bool
 reason:
   description: Why not, where, what the journal says about it, and what to do next. V(none) when ready.
-  returned: always
+  returned: unless the task fails, whose message holds it
   type: str
 step:
   description: The last step that was passed, V(none) when not even the first was.
@@ -147,7 +147,7 @@ completion:
   type: str
 journal:
   description: The lines of the journal that tell most about the failure, at most 20, secrets taken out.
-  returned: always
+  returned: unless the task fails, whose message holds it
   type: list
   elements: str
 seconds:
@@ -208,7 +208,9 @@ def main() -> None:
         module.fail_json(msg=str(error))
     result = dataclasses.asdict(readiness)
     if module.params["required"] and not readiness.ready:
-        module.fail_json(msg=readiness.reason, **result)
+        # The message holds both already, and Ansible shows all that a failed task returns.
+        told = {key: value for key, value in result.items() if key not in ("reason", "journal")}
+        module.fail_json(msg=readiness.reason, **told)
     module.exit_json(changed=False, **result)
 
 

@@ -98,9 +98,9 @@ def test_not_ready_fails_with_the_reason(capfd: pytest.CaptureFixture[str], syst
     systemd.journal("Traceback (most recent call last):", "ImportError: no such thing")
     ran = ready(capfd, url=closed_port())
     assert ran.failed
-    assert ran["msg"] == ran["reason"]
+    assert "Traceback (most recent call last):" in ran["msg"]
     assert "ImportError: no such thing" in ran["msg"]
-    assert ran["journal"] == ["Traceback (most recent call last):", "ImportError: no such thing"]
+    assert "journal" not in ran, "Ansible shows all that a failed task returns: once is enough"
     assert ran["step"] is None
     assert ran["steps"] == []
 

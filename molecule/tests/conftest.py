@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
-CHECKOUT = Path(__file__).resolve().parents[1]
+CHECKOUT = Path(__file__).resolve().parents[2]
 UNIT = "vllm-kimi-k25"
 
 
