@@ -13,7 +13,7 @@ from testinfra.host import Host
 
 CASES = {
     "unreachable index": ({"vllm_index_url": "http://index:9"}, ["http://index:9", "refused"]),
-    "an index page that is not HTML": ({"vllm_index_url": "http://index/not-html"}, ["http://index/not-html", "HTML"]),
+    "an index page that is not HTML": ({"vllm_index_url": "http://index/portal"}, ["http://index/portal", "HTML"]),
     "version not in the index": (
         {"vllm_version": "0.16.0rc2.dev999+g662205d34"},
         ["0.16.0rc2.dev999+g662205d34", "0.16.0rc2.dev313+g662205d34"],
