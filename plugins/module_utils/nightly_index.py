@@ -105,7 +105,11 @@ def resolve(pin: Pin, client: IndexClient) -> Resolution:
         found.offers = sorted({wheel.name.filename for wheel in wheels})
         if not wheels:
             raise _UnresolvedError(
-                _say(pin, f"{found.page} lists no vllm wheels", "it is no index page of that commit")
+                _say(
+                    pin,
+                    f"{found.page} lists no vllm wheels",
+                    "its HTML, if it is any, links to none: a proxy or portal answers in its place, or it is another page",
+                )
             )
         wheel = choose(pin, wheels)
         found.url, found.filename = wheel.url, wheel.name.filename
