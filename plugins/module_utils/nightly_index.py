@@ -108,7 +108,7 @@ def resolve(pin: Pin, client: IndexClient) -> Resolution:
                 _say(
                     pin,
                     f"{found.page} lists no vllm wheels",
-                    "its HTML, if it is any, links to none: a proxy or portal answers in its place, or it is another page",
+                    "what it holds links to none, if it is HTML at all: a proxy or a portal may answer in its place",
                 )
             )
         wheel = choose(pin, wheels)
