@@ -239,16 +239,10 @@ def incident_host() -> Host:
     inventory = json.loads(done.stdout)
     name = inventory["vllm_hosts"]["hosts"][0]
     facts = inventory["_meta"]["hostvars"][name]
-    address = subprocess.run(
-        ["docker", "inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", name],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
     root = facts.get("vllm_root", "/opt/vllm")
     return Host(
         name=name,
-        url=f"http://{address}:{facts.get('vllm_port', 8000)}",
+        url=f"http://{facts['container_ip']}:{facts.get('vllm_port', 8000)}",
         model=facts["vllm_served_model_name"],
         root=root,
         scan=f"environment={root}/current wheels={root}/wheels lock={root}/lock.txt",
@@ -259,6 +253,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--picture", type=Path, help="write what was shown as an SVG picture")
     options = parser.parse_args()
+    os.environ["ANSIBLE_INVENTORY"] = str(ROOT / "molecule/inventory/incident")
     console = Console(record=True, width=110)
     checks = Checks()
     RECORDS.mkdir(parents=True, exist_ok=True)

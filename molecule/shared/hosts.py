@@ -60,6 +60,8 @@ FLAVOURS = {
                 "VLLM_NO_USAGE_STATS": "1",
             },
             "vllm_service_start_timeout": 600,
+            # This version serves an fp8 KV cache on SM120, but not on a CPU: here it stands for those that do not.
+            "sm120_config_kv_cache_scheme": "remove",
         },
     ),
 }
@@ -140,7 +142,8 @@ def inventory(scenario: str) -> dict[str, Any]:
         "fixture_labels": {"pristine.vllm": "molecule", "pristine.vllm.checkout": CHECKOUT_ID},
         "fixture_network": f"pristine-vllm-{CHECKOUT_ID}-{scenario}",
     }
-    variables = {**VLLM_HOSTS, **flavour.variables, **pins(CHECKOUT / flavour.folder)}
+    records = {"run_record_controller_path": str(CHECKOUT / "build/records" / scenario)}
+    variables = {**VLLM_HOSTS, **flavour.variables, **records, **pins(CHECKOUT / flavour.folder)}
     return {
         "_meta": {"hostvars": {host: host_variables(scenario, host, known) for host in hosts}},
         "all": {"vars": shared, "children": ["ungrouped", "vllm_hosts", "index"]},

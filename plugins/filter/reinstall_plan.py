@@ -69,7 +69,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - The decisions C(build), C(adapt), C(install_unit), C(clean), C(restart), C(change) and C(wipe_caches).
+    - The decisions C(build), C(adapt), C(install_unit), C(clean), C(stop), C(restart), C(change) and C(wipe_caches).
     - The C(release) that serves at the end, and the C(reasons).
   type: dict
 """

@@ -62,11 +62,12 @@ def plan_lines(plan: dict[str, Any], estimate: float = 0.0) -> list[str]:
         ("install_unit", "write the systemd unit"),
         ("clean", "move the debug artifacts to the quarantine"),
         ("wipe_caches", "throw away kernels that another version compiled"),
-        ("restart", "drain, stop, start and prove the service; roll back if it does not answer"),
+        ("stop", "drain and stop the service"),
+        ("restart", "start the service and prove it with a completion; put everything back if it does not answer"),
     )
     lines = [f"because {reason}" for reason in plan["reasons"]]
     lines += [text for key, text in steps if plan[key]]
-    if not plan["restart"]:
+    if not plan["stop"]:
         cost = "no downtime"
     elif estimate:
         cost = f"downtime: about {estimate:.0f} s, as the last time"

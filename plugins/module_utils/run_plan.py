@@ -32,8 +32,10 @@ class Plan:
     """Write the systemd unit."""
     clean: bool
     """Move debug artifacts to the quarantine."""
+    stop: bool
+    """Drain and stop what serves before that: the only decision that costs downtime."""
     restart: bool
-    """Drain, stop, start and prove the service. The only decision that costs downtime."""
+    """Start and prove the service."""
     change: bool
     release: str
     """Id of the release that serves at the end."""
@@ -133,10 +135,11 @@ def plan(
         adapt=config_differs,
         install_unit=unit_differs,
         clean=bool(artifacts),
+        stop=restart and bool(environment.get("is_environment")),
         restart=restart,
         change=restart or bool(artifacts),
         release=wanted if build else str((live or {}).get("id") or ""),
-        wipe_caches=build and metadata.get("version") != pin.get("version"),
+        wipe_caches=build and bool(metadata) and metadata.get("version") != pin.get("version"),
         reasons=reasons,
     )
 

@@ -19,6 +19,7 @@ PLAN: dict[str, Any] = {
     "adapt": False,
     "install_unit": False,
     "clean": False,
+    "stop": True,
     "restart": True,
     "change": True,
     "wipe_caches": False,
@@ -60,7 +61,7 @@ def test_a_plan_says_why_what_and_what_it_costs() -> None:
     assert "release one-2" in lines[1]
     assert lines[-1] == "downtime: about 542 s, as the last time"
     assert "not measured" in plan_lines(PLAN)[-1]
-    assert plan_lines({**PLAN, "restart": False})[-1] == "no downtime"
+    assert plan_lines({**PLAN, "stop": False})[-1] == "no downtime"
     assert plan_lines({**PLAN, "change": False}) == [
         "nothing to do: the pinned release is live, pristine, adapted and serving"
     ]

@@ -53,6 +53,7 @@ def test_a_pristine_serving_host_is_left_alone() -> None:
         adapt=False,
         install_unit=False,
         clean=False,
+        stop=False,
         restart=False,
         change=False,
         release="one-1",
@@ -67,6 +68,8 @@ def test_a_bare_host_is_built_and_started() -> None:
     )
     decided = decide(bare, scan={}, ready=False, unit_differs=True)
     assert (decided.build, decided.restart, decided.install_unit, decided.release) == (True, True, True, "one-2")
+    assert not decided.stop
+    assert not decided.wipe_caches
 
 
 def test_drift_is_a_reason_to_build_the_same_pin_again() -> None:
