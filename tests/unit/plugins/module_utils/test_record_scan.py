@@ -546,7 +546,7 @@ def test_findings_are_sorted(pip_env: Env) -> None:
 @pytest.mark.parametrize("workers", [1, 2, 7])
 def test_the_number_of_workers_changes_nothing(bare: Env, workers: int) -> None:
     files = {f"demo/m{number}.py": b"x" * (number * 977) for number in range(300)}
-    files["demo/big.bin"] = os.urandom(9 << 20)
+    files["demo/big.bin"] = os.urandom(9 << 20) + b"?"
     bare.install("demo", files)
     for number in range(0, 300, 7):
         (bare.site / f"demo/m{number}.py").write_bytes(b"edited")
