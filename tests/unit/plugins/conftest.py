@@ -6,32 +6,29 @@ from __future__ import annotations
 import pathlib
 
 import pytest
-from ansible_collections.pristine.vllm.tests.unit.plugins.record_support import Env, build_wheel, make_environment
-
-INSTALLERS = ("pip", "uv-copy", "uv-hardlink")
+from ansible_collections.pristine.vllm.tests.unit.plugins.record_support import INSTALLERS, Env, Templates
 
 
 @pytest.fixture(scope="session")
-def demo_wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def templates() -> Templates:
+    """The demo wheel installed by pip and by uv. Tests copy an environment and leave these alone."""
+    return Templates()
+
+
+@pytest.fixture(scope="session")
+def demo_wheel(templates: Templates) -> pathlib.Path:
     """A wheel with all that a wheel can have: awkward names, scripts, data, headers, entry points."""
-    return build_wheel(tmp_path_factory.mktemp("wheels"))
-
-
-@pytest.fixture(scope="session")
-def templates(tmp_path_factory: pytest.TempPathFactory, demo_wheel: pathlib.Path) -> dict[str, pathlib.Path]:
-    """The wheel installed by pip and by uv, once for all tests."""
-    base = tmp_path_factory.mktemp("templates")
-    return {name: make_environment(base / name, name, demo_wheel) for name in (*INSTALLERS, "uv-symlink")}
+    return templates.wheel
 
 
 @pytest.fixture(params=INSTALLERS)
-def env(request: pytest.FixtureRequest, templates: dict[str, pathlib.Path], tmp_path: pathlib.Path) -> Env:
+def env(request: pytest.FixtureRequest, templates: Templates, tmp_path: pathlib.Path) -> Env:
     """A fresh copy of an environment that an installer made; a test runs once for each installer."""
     return Env.copied(templates[request.param], tmp_path / "env")
 
 
 @pytest.fixture
-def pip_env(templates: dict[str, pathlib.Path], tmp_path: pathlib.Path) -> Env:
+def pip_env(templates: Templates, tmp_path: pathlib.Path) -> Env:
     return Env.copied(templates["pip"], tmp_path / "env")
 
 

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import csv
+import fcntl
 import hashlib
 import io
 import os
@@ -15,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from typing import Any, Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import (
@@ -25,6 +28,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.model import 
 )
 from ansible_collections.pristine.vllm.plugins.module_utils.record.scan import scan
 
+INSTALLERS = ("pip", "uv-copy", "uv-hardlink")
 NAME, VERSION = "demo_pkg", "1.0rc2.dev313+g662205d34"
 INFO = f"{NAME}-{VERSION}.dist-info"
 DATA = f"{NAME}-{VERSION}.data"
@@ -121,6 +125,39 @@ def quiet_environment() -> dict[str, str]:
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_ROOT_USER_ACTION": "ignore",
     }
+
+
+class Templates:
+    """The demo wheel, and an environment for each installer, made when first asked for.
+
+    They lie in the checkout's cache and not in pytest's folders: ansible-test runs each test in a process of its own,
+    and making them takes longer than all the tests.
+    """
+
+    def __init__(self) -> None:
+        made_of = [sys.version, sys.prefix, repr(MEMBERS), pathlib.Path(__file__).read_text(encoding="utf-8")]
+        key = sha256("\0".join(made_of).encode("utf-8"))[:16]
+        self._folder = pathlib.Path(__file__).resolve().parents[3] / ".cache" / "record" / key
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with self._lock():
+            self.wheel = self._folder / f"{NAME}-{VERSION}-py3-none-any.whl"
+            if not self.wheel.exists():
+                build_wheel(self._folder / "new").replace(self.wheel)
+
+    def __getitem__(self, name: str) -> pathlib.Path:
+        done = self._folder / f"{name}.done"
+        with self._lock():
+            if not done.exists():
+                shutil.rmtree(self._folder / name, ignore_errors=True)
+                make_environment(self._folder / name, name, self.wheel)
+                done.touch()
+        return self._folder / name
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        with (self._folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
 
 class Env:

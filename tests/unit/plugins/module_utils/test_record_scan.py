@@ -22,6 +22,7 @@ from ansible_collections.pristine.vllm.tests.unit.plugins.record_support import 
     NAME,
     SOURCE,
     Env,
+    Templates,
     encoded,
     sha256,
 )
@@ -50,8 +51,8 @@ def test_bytecode_that_python_makes_is_no_finding(env: Env) -> None:
     assert env.found() == {}
 
 
-def test_pip_writes_carriage_returns_and_uv_does_not(templates: dict[str, pathlib.Path]) -> None:
-    records = {name: Env(path).record().read_bytes() for name, path in templates.items()}
+def test_pip_writes_carriage_returns_and_uv_does_not(templates: Templates) -> None:
+    records = {name: Env(templates[name]).record().read_bytes() for name in ("pip", "uv-copy")}
     assert b"\r\n" in records["pip"]
     assert b"\r\n" not in records["uv-copy"]
     for data in records.values():
@@ -215,7 +216,7 @@ def test_links_within_the_environment(pip_env: Env) -> None:
     assert pip_env.found() == {"alias": "unexpected", "alias.py": "unexpected"}
 
 
-def test_uv_symlink_mode_is_said_to_lead_out(templates: dict[str, pathlib.Path]) -> None:
+def test_uv_symlink_mode_is_said_to_lead_out(templates: Templates) -> None:
     result = Env(templates["uv-symlink"]).scan()
     assert not result.pristine
     assert result.summary.counts["redirected"] > 8
@@ -379,7 +380,7 @@ def test_what_virtualenv_puts_in_place(bare: Env) -> None:
 
 
 @pytest.fixture
-def public_env(templates: dict[str, pathlib.Path]) -> Iterator[Env]:
+def public_env(templates: Templates) -> Iterator[Env]:
     """An environment that other users can reach; pytest's folders are for one user only."""
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder).chmod(0o755)

@@ -250,9 +250,7 @@ def test_a_wheel_with_members_that_lead_out(bare: Env, tmp_path: pathlib.Path) -
     assert set(bare.found(wheel=wheel).values()) == {"outside"}
 
 
-def test_the_contamination_of_a_shared_cache(
-    templates: dict[str, pathlib.Path], demo_wheel: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_the_contamination_of_a_shared_cache(demo_wheel: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """uv hard-links from its cache: an edit in place comes back with every reinstall. The wheel knows better."""
     env = Env(make_environment(tmp_path / "env", "uv-hardlink", demo_wheel))
     with (env.site / CORE).open("ab") as stream:
