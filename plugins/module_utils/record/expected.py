@@ -138,6 +138,9 @@ class Builder:
             self._claim(path, Claim(owner, row.algorithm, row.digest, row.size, "", row.problem))
 
     def _claim(self, path: str, claim: Claim) -> None:
+        if is_cached_bytecode(path):
+            # Some wheels record theirs (numpy's). Python writes it anew for another mtime, and so does byte-compilation.
+            return
         self.expected.claims.setdefault(path, []).append(claim)
 
     def _from_wheel(self, owner: Owner, rows: dict[str, list[Row]], wheel: Wheel) -> None:
@@ -269,6 +272,12 @@ def _member_claim(owner: Owner, wheel: Wheel, member: str) -> Claim:
         return Claim(owner, "sha256", bytes.fromhex(wheel.sha256(member)), size, member)
     except WheelError as error:
         return Claim(owner, "", b"", None, member, str(error))
+
+
+def is_cached_bytecode(path: str) -> bool:
+    """Whether it is bytecode that Python keeps of a source (PEP 3147); what lies beside the sources is not."""
+    folder, name = posixpath.split(path)
+    return name.endswith(".pyc") and posixpath.basename(folder) == "__pycache__"
 
 
 def record_mentions(distribution: Distribution, names: set[str]) -> bool:
