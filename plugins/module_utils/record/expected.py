@@ -276,8 +276,7 @@ def _member_claim(owner: Owner, wheel: Wheel, member: str) -> Claim:
 
 def is_cached_bytecode(path: str) -> bool:
     """Whether it is bytecode that Python keeps of a source (PEP 3147); what lies beside the sources is not."""
-    folder, name = posixpath.split(path)
-    return name.endswith(".pyc") and posixpath.basename(folder) == "__pycache__"
+    return path.endswith(".pyc") and posixpath.basename(posixpath.dirname(path)) == "__pycache__"
 
 
 def record_mentions(distribution: Distribution, names: set[str]) -> bool:

@@ -290,6 +290,17 @@ def test_rows_of_every_kind(bare: Env, row: str, status: str) -> None:
     assert bare.found() == {"demo/x.py": "missing"}
 
 
+def test_bytecode_that_a_wheel_records_is_written_anew_by_python(bare: Env) -> None:
+    cached, beside = "demo/__pycache__/x.cpython-311.pyc", "demo/y.pyc"
+    bare.install("demo", {"demo/x.py": b"", cached: b"as shipped", beside: b"as shipped"})
+    (bare.site / cached).write_bytes(b"for this mtime")
+    assert bare.found() == {}
+    (bare.site / cached).unlink()
+    assert bare.found() == {}
+    (bare.site / beside).write_bytes(b"edited")
+    assert bare.found() == {beside: "modified"}
+
+
 def test_unquoted_commas_are_read_and_said(bare: Env) -> None:
     bare.install("demo", {"demo/E=8,N=1.json": b"{}"}, f"=demo/E=8,N=1.json,{encoded(b'{}')},2\n")
     finding = bare.one()
