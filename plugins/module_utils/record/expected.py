@@ -139,7 +139,7 @@ class Builder:
 
     def _claim(self, path: str, claim: Claim) -> None:
         if is_cached_bytecode(path):
-            # Some wheels record theirs (numpy's). Python writes it anew for another mtime, and so does byte-compilation.
+            # Some wheels record theirs (numpy's), and Python writes it anew for another mtime.
             return
         self.expected.claims.setdefault(path, []).append(claim)
 
