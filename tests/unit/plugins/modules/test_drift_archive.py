@@ -73,7 +73,7 @@ def test_check_real_check_real(archive: Archive) -> None:
     last = archive.run(diff=True)
     assert archive.files() == files
     for result in (checked, real, again, last):
-        result.pop("invocation")
+        result.pop("invocation", None)  # ansible-core 2.21 leaves it out
     assert checked == real
     assert again == last
     assert (real["changed"], last["changed"]) == (True, False)

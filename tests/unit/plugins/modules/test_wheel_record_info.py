@@ -76,7 +76,7 @@ def test_check_mode_is_the_same(run: Any, pip_env: Env) -> None:
     real, check = run(diff=True), run(diff=True, check=True)
     for result in (real, check):
         result["summary"].pop("seconds")
-        result.pop("invocation")
+        result.pop("invocation", None)  # ansible-core 2.21 leaves it out
     assert real == check
 
 
