@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import stat
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -18,7 +19,9 @@ from ansible_collections.pristine.vllm.plugins.module_utils.wheel_name import no
 
 _PYTHON = re.compile(r"(?:python|pypy)3(?:\.\d+)?t?\Z")
 # pip renames what it is about to replace to "~..."; uv and this collection write beside the target.
-_LEFTOVER = re.compile(r"~|\.tmp[A-Za-z0-9]{6}\Z|\.pristine-")
+LEFTOVER = re.compile(r"~|\.tmp[A-Za-z0-9]{6}\Z|\.pristine-")
+# No RECORD comes near; a larger one would only be there to exhaust the memory.
+_RECORD_LIMIT = 64 * 1024 * 1024
 
 
 @dataclass
@@ -40,7 +43,10 @@ class Distribution:
 
 @dataclass
 class Environment:
-    """A virtual environment: real paths of its root and of each site-packages, distributions sorted by name."""
+    """A virtual environment: real paths of its root and of each site-packages, distributions sorted by name.
+
+    ``aliases`` are the names that a site-packages has besides its real path, such as those through ``lib64``.
+    """
 
     root: str
     sites: list[str]
@@ -48,6 +54,7 @@ class Environment:
     leftovers: list[str]
     escaped: list[str]
     unreadable: dict[str, str]
+    aliases: dict[str, str] = field(default_factory=dict)
 
     def relative(self, path: str) -> str:
         """A path as findings name it."""
@@ -84,6 +91,8 @@ def discover(path: str) -> Environment:
             environment.escaped.append(site)
             continue
         real = os.path.realpath(site)
+        if real != site:
+            environment.aliases[site] = real
         if real not in environment.sites:
             environment.sites.append(real)
             _read_site(environment, real)
@@ -113,7 +122,22 @@ def _sites(root: str, given: str) -> list[str]:
         for name in names:
             if _PYTHON.match(name):
                 sites += [os.path.join(folder, name, kind) for kind in ("site-packages", "dist-packages")]
-    return [site for site in sites if os.path.isdir(site)]
+    return [site for site in sites if _is_folder(site, given)]
+
+
+def _is_folder(path: str, given: str) -> bool:
+    """Whether a directory is there. One that cannot be looked at must not read as one that is not there.
+
+    :raises ScanError: it cannot be looked at.
+    """
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except PermissionError as error:
+        raise ScanError(
+            f"environment {given!r} cannot be read: {error}; run as a user who may read it (become: true)"
+        ) from error
+    except OSError:
+        return False
 
 
 def _read_site(environment: Environment, site: str) -> None:
@@ -125,7 +149,7 @@ def _read_site(environment: Environment, site: str) -> None:
         ) from error
     for name in names:
         path = os.path.join(site, name)
-        if _LEFTOVER.match(name):
+        if LEFTOVER.match(name):
             environment.leftovers.append(path)
         elif name.endswith(".dist-info"):
             _read_dist_info(environment, path, site)
@@ -144,15 +168,19 @@ def _read_dist_info(environment: Environment, path: str, site: str) -> None:
     distribution.editable = _editable(path)
     record = os.path.join(path, "RECORD")
     try:
-        distribution.record = read_file(record)
-        return
+        data = read_file(record, _RECORD_LIMIT)
+        if data.strip() and len(data) < _RECORD_LIMIT:
+            distribution.record = data
+            return
+        distribution.problem = "its RECORD is empty" if not data.strip() else "its RECORD is larger than any can be"
+        environment.leftovers += [] if data.strip() else [path]
     except FileNotFoundError:
         distribution.problem = "it has no RECORD (as with packages of the system's own package manager)"
         if not os.path.exists(os.path.join(path, "METADATA")):
             environment.leftovers.append(path)
     except OSError as error:
         distribution.problem = f"its RECORD cannot be read: {error.strerror}"
-        if os.path.islink(record):
+        if os.path.islink(record) and not os.path.realpath(record).startswith(environment.root + "/"):
             environment.escaped.append(record)
         else:
             environment.unreadable[record] = str(error.strerror)
@@ -184,5 +212,5 @@ def _editable(path: str) -> str:
     try:
         data = json.loads(read_file(os.path.join(path, "direct_url.json"), 65536))
         return str(data.get("url", "its source tree")) if data.get("dir_info", {}).get("editable") else ""
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return ""

@@ -68,8 +68,13 @@ def parse_record(data: bytes) -> Record:
                 digest = binascii.a2b_base64(hashed[7:].replace("-", "+").replace("_", "/") + "=")
         if len(digest) != 32:
             algorithm, digest, problem = parse_hash(hashed)
-        append(Row(path, algorithm, digest, int(size) if size.isascii() and size.isdigit() else None, problem))
+        append(Row(path, algorithm, digest, _size(size), problem))
     return Record(rows, malformed)
+
+
+def _size(text: str) -> Optional[int]:
+    """A size in bytes; None for what no file can have: Python refuses to convert thousands of digits."""
+    return int(text) if len(text) < 20 and text.isascii() and text.isdigit() else None
 
 
 def parse_hash(text: str) -> tuple[str, bytes, str]:
