@@ -91,16 +91,32 @@ class Checks:
             self.broken.append(what)
 
 
-def run(*argv: str, log: str, **environment: str) -> None:
-    """Run a command with its output in ``build/demo/<log>``; show the end of it when it fails."""
-    path = BUILD / log
-    with path.open("w") as out:
-        code = subprocess.run(
-            argv, cwd=ROOT, env={**os.environ, **environment}, stdout=out, stderr=subprocess.STDOUT, check=False
-        ).returncode
-    if code:
-        sys.stderr.write("".join(path.read_text().splitlines(keepends=True)[-40:]))
-        raise SystemExit(f"demo: {' '.join(argv)} failed with {code}; the whole output is in {path}")
+def play(playbook: str, *extra: str) -> Iterator[str]:
+    """Run a playbook and yield its lines as they come; end the demo with the last of them when it fails."""
+    log = BUILD / f"{Path(playbook).stem.rpartition('.')[2]}.log"
+    process = subprocess.Popen(
+        ["ansible-playbook", playbook, *extra],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    with log.open("w") as out:
+        for line in process.stdout or ():
+            out.write(line)
+            yield line.rstrip()
+    if process.wait():
+        tail = "".join(log.read_text().splitlines(keepends=True)[-40:])
+        raise SystemExit(f"{tail}\ndemo: {playbook} failed; its whole output is in {log}")
+
+
+def set_up(console: Console) -> None:
+    """Make the host as the incident found it, and show the plays that do."""
+    for playbook in ("molecule/shared/destroy.yml", "molecule/shared/create.yml", "molecule/incident/prepare.yml"):
+        for line in play(playbook):
+            if line.startswith("PLAY ["):
+                told = line.removeprefix("PLAY [").rstrip("* ").removesuffix("]")
+                console.print(f"[dim]{time.strftime('%H:%M:%S')} {escape(told)}[/]", highlight=False)
 
 
 def ansible(host: Host, module: str, arguments: str, *flags: str) -> dict[str, Any]:
@@ -117,25 +133,6 @@ def ansible(host: Host, module: str, arguments: str, *flags: str) -> dict[str, A
         raise SystemExit(f"demo: {module} failed: {done.stdout}{done.stderr}")
     answer: dict[str, Any] = json.loads(done.stdout)["plays"][0]["tasks"][0]["hosts"][host.name]
     return answer
-
-
-def reinstall(*extra: str) -> Iterator[str]:
-    """Run the playbook; yield its lines as they come."""
-    log = (BUILD / "reinstall.log").open("w")
-    process = subprocess.Popen(
-        ["ansible-playbook", "pristine.vllm.reinstall", *extra],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    with log:
-        for line in process.stdout or ():
-            log.write(line)
-            yield line.rstrip()
-    if process.wait():
-        tail = "".join((BUILD / "reinstall.log").read_text().splitlines(keepends=True)[-40:])
-        raise SystemExit(f"{tail}\ndemo: the reinstall failed; its whole output is in {BUILD / 'reinstall.log'}")
 
 
 def show_dirt(console: Console, host: Host, checks: Checks) -> dict[str, Any]:
@@ -257,20 +254,18 @@ def main() -> int:
     console = Console(record=True, width=110)
     checks = Checks()
     RECORDS.mkdir(parents=True, exist_ok=True)
-    for step, what in (
-        ("destroy", "removing what an earlier demo left"),
-        ("create", "making the containers: a host with systemd, an index"),
-        ("prepare", "provisioning the host, then making it dirty as in the incident"),
-    ):
-        console.print(f"[dim]{time.strftime('%H:%M:%S')} {what}[/]", highlight=False)
-        run("molecule", step, "-s", "incident", log=f"{step}.log")
+    set_up(console)
     host = incident_host()
     show_dirt(console, host, checks)
     sampler = Sampler(host.url)
     sampler.start()
     follow(
         console,
-        reinstall("-e", json.dumps({"run_record_controller_path": str(RECORDS), "reason": "a pristine codebase"})),
+        play(
+            "pristine.vllm.reinstall",
+            "-e",
+            json.dumps({"run_record_controller_path": str(RECORDS), "reason": "a pristine codebase"}),
+        ),
         sampler,
     )
     record = last_record(host)
