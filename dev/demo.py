@@ -259,15 +259,8 @@ def main() -> int:
     show_dirt(console, host, checks)
     sampler = Sampler(host.url)
     sampler.start()
-    follow(
-        console,
-        play(
-            "pristine.vllm.reinstall",
-            "-e",
-            json.dumps({"run_record_controller_path": str(RECORDS), "reason": "a pristine codebase"}),
-        ),
-        sampler,
-    )
+    given = json.dumps({"run_record_controller_path": str(RECORDS), "reason": "a pristine codebase"})
+    follow(console, play("pristine.vllm.reinstall", "-e", given), sampler)
     record = last_record(host)
     show_phases(console, record, sampler, checks)
     show_proof(console, host, record, checks)
