@@ -1,7 +1,7 @@
 # Copyright: Pristine vLLM maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Small bounded requests to a package index: pages and the presence of files."""
+"""Bounded requests to a package index: pages, the presence of files, and answers whose body is read by who asked."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import base64
 import http.client
 import netrc
 import os
+import re
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, TypeVar
 
 # An index page with every wheel of a commit is a few kilobytes; what is larger is something else.
 PAGE_LIMIT = 8 * 1024 * 1024
 ATTEMPTS = 3
 _TRANSIENT_STATUS = (408, 425, 429, 500, 502, 503, 504)
+_Got = TypeVar("_Got")
 
 
 class FetchError(Exception):
@@ -49,12 +51,16 @@ class Answer:
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects, with the credentials only as long as it is the same server."""
 
+    def __init__(self, count: Callable[[], None]) -> None:
+        self._count = count
+
     def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> Optional[urllib.request.Request]:
         new = super().redirect_request(req, fp, code, msg, headers, newurl)
         if new is None:
             return None
+        self._count()
         if _origin(new.full_url) == _origin(req.full_url) and req.has_header("Authorization"):
             new.add_unredirected_header("Authorization", req.get_header("Authorization") or "")
         # The default turns a redirected HEAD into a GET, and would fetch the wheel.
@@ -66,6 +72,7 @@ class IndexClient:
     """Fetches with a time limit for each request and a few attempts for what may pass.
 
     Credentials come from the URL or, as with pip, from the user's ``.netrc``. Proxies are those of the environment.
+    ``requests`` counts what was sent, redirects that were followed included, ``received`` the bytes of bodies.
     """
 
     def __init__(self, timeout: float, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -75,15 +82,17 @@ class IndexClient:
         """
         self._timeout = timeout
         self._sleep = sleep
-        self._opener = urllib.request.build_opener(_Redirects())
+        self._opener = urllib.request.build_opener(_Redirects(self._count))
         self._credentials: dict[str, str] = {}
+        self.requests = 0
+        self.received = 0
 
-    def page(self, url: str) -> Answer:
+    def page(self, url: str, headers: Optional[dict[str, str]] = None) -> Answer:
         """Fetch a page of at most `PAGE_LIMIT` bytes.
 
         :raises FetchError: there is no such page, or no answer.
         """
-        return self._retry(lambda: self._request("GET", url, PAGE_LIMIT))
+        return self.retry(lambda: self._request("GET", url, PAGE_LIMIT, headers))
 
     def probe(self, url: str) -> Answer:
         """Ask for a file without fetching it.
@@ -91,14 +100,18 @@ class IndexClient:
         :raises FetchError: there is no such file, or no answer.
         """
         try:
-            return self._retry(lambda: self._request("HEAD", url, 0))
+            return self.retry(lambda: self._request("HEAD", url, 0))
         except FetchError as error:
             # 403 as well: some signed stores allow a GET only.
             if error.status not in (403, 405, 501):
                 raise
-        return self._retry(lambda: self._request("GET", url, 0, {"Range": "bytes=0-0"}))
+        return self.retry(lambda: self._request("GET", url, 0, {"Range": "bytes=0-0"}))
 
-    def _retry(self, request: Callable[[], Answer]) -> Answer:
+    def retry(self, request: Callable[[], _Got]) -> _Got:
+        """Do what raises `FetchError` again, as long as it may pass.
+
+        :raises FetchError: the last one.
+        """
         for attempt in range(ATTEMPTS):
             try:
                 return request()
@@ -108,7 +121,11 @@ class IndexClient:
             self._sleep(0.5 * 2**attempt)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def _request(self, method: str, url: str, limit: int, headers: Optional[dict[str, str]] = None) -> Answer:
+    def stream(self, url: str, headers: Optional[dict[str, str]] = None, method: str = "GET") -> Any:
+        """The response to one request, its body unread: close it. Who reads counts in ``received``.
+
+        :raises FetchError: there is no such file, or no answer.
+        """
         bare, credentials = split_credentials(url)
         # Links of a page that needed credentials need them too, and do not carry them.
         credentials = credentials or self._credentials.get(_origin(bare)) or _from_netrc(bare)
@@ -120,16 +137,27 @@ class IndexClient:
             self._credentials[_origin(bare)] = credentials
             token = base64.b64encode(credentials.encode()).decode()
             request.add_unredirected_header("Authorization", f"Basic {token}")
+        self._count()
         try:
-            with self._opener.open(request, timeout=self._timeout) as response:
-                body = _read(response, limit, self._timeout)
-                length = _length(response.headers)
-                final, content_type = response.geturl(), response.headers.get_content_type()
+            return self._opener.open(request, timeout=self._timeout)
         except urllib.error.HTTPError as error:
             with error:
                 raise FetchError(f"HTTP {error.code} {error.reason}", error.code) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise FetchError(_why(error)) from error
+            raise FetchError(why(error)) from error
+
+    def _count(self) -> None:
+        self.requests += 1
+
+    def _request(self, method: str, url: str, limit: int, headers: Optional[dict[str, str]] = None) -> Answer:
+        try:
+            with self.stream(url, headers, method) as response:
+                body = _read(response, limit, self._timeout)
+                length = _length(response.headers)
+                final, content_type = response.geturl(), response.headers.get_content_type()
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise FetchError(why(error)) from error
+        self.received += len(body)
         return Answer(split_credentials(final)[0], content_type, body, length)
 
 
@@ -167,6 +195,18 @@ def split_credentials(url: str) -> tuple[str, str]:
     ), credentials if ":" in credentials else credentials + ":"
 
 
+def secrets_of(urls: list[str]) -> set[str]:
+    """The passwords in URLs, as written and decoded, for who masks them in results."""
+    found = set()
+    for url in urls:
+        scheme, _separator, rest = url.partition("://")
+        userinfo, at, _host = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")
+        password = userinfo.partition(":")[2] or userinfo
+        if at and scheme.lower() in ("http", "https"):
+            found |= {password, urllib.parse.unquote(password)} - {""}
+    return found
+
+
 def _origin(url: str) -> str:
     parts = urllib.parse.urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
@@ -187,7 +227,7 @@ def _length(headers: Any) -> Optional[int]:
     return int(total) if total.isdigit() else None
 
 
-def _why(error: Exception) -> str:
+def why(error: Exception) -> str:
     """An exception of the HTTP stack in words."""
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(reason, TimeoutError):

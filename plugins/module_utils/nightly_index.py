@@ -69,11 +69,12 @@ class Resolution:
 
 @dataclass(frozen=True)
 class ListedWheel:
-    """A wheel on a page: its absolute URL without fragment, its parsed name, the sha256 of the fragment or None."""
+    """A wheel on a page: its absolute URL without fragment, its parsed name, and the sha256 and size that it tells."""
 
     url: str
     name: WheelName
-    sha256: Optional[str]
+    sha256: Optional[str] = None
+    size: Optional[int] = None
 
 
 class _UnresolvedError(Exception):
@@ -121,8 +122,8 @@ def resolve(pin: Pin, client: IndexClient) -> Resolution:
     return found
 
 
-def list_wheels(answer: Answer) -> list[ListedWheel]:
-    """The vllm wheels that a PEP 503 page links to."""
+def list_wheels(answer: Answer, distribution: str = "vllm") -> list[ListedWheel]:
+    """The wheels of a distribution (normalised name) that a PEP 503 page links to."""
     parser = _Links()
     parser.feed(answer.body.decode("utf-8", "replace"))
     base = urllib.parse.urljoin(answer.url, parser.base or "")
@@ -130,7 +131,7 @@ def list_wheels(answer: Answer) -> list[ListedWheel]:
     for href in parser.hrefs:
         parts = urllib.parse.urlsplit(urllib.parse.urljoin(base, href))
         name = parse_wheel_name(urllib.parse.unquote(posixpath.basename(parts.path)))
-        if name is None or name.name != "vllm":
+        if name is None or name.name != distribution:
             continue
         digest = re.fullmatch(r"sha256=([0-9a-fA-F]{64})", parts.fragment)
         url = split_credentials(urllib.parse.urlunsplit(parts._replace(fragment="")))[0]

@@ -31,7 +31,8 @@ options:
     type: path
     required: true
   wheels:
-    description: Where pristine text may come from, as in O(pristine.vllm.wheel_record_info#module:wheels).
+    description:
+      - Where pristine text may come from, as in O(pristine.vllm.wheel_record_info#module:wheels), addresses included.
     type: list
     elements: str
     default: []
@@ -97,13 +98,14 @@ archived:
       description: Where the patch is, or would be. V(none) where the pristine text is not known, or there is no text.
       type: str
     note:
-      description: Why nothing is kept, else empty.
+      description: Why nothing is kept, or why there is no patch where a wheel was at hand. Else empty.
       type: str
 """
 
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.pristine.vllm.plugins.module_utils.index_http import secrets_of
 from ansible_collections.pristine.vllm.plugins.module_utils.record.archive import Plan, apply, plan
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import ScanError, ScanOptions
 
@@ -120,7 +122,10 @@ def _diff(decided: Plan, quarantine: str) -> dict[str, str]:
 
 
 def main() -> None:
-    """Uses of the module: params, check_mode and _diff are read, fail_json and exit_json called."""
+    """Uses of the module: params, check_mode and _diff are read, warn, fail_json and exit_json called.
+
+    And no_log_values is added to.
+    """
     module = AnsibleModule(
         argument_spec={
             "environment": {"type": "path", "required": True},
@@ -133,6 +138,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
+    module.no_log_values.update(secrets_of(params["wheels"]))
     options = ScanOptions(environment=params["environment"], wheels=params["wheels"], lock=params["lock"])
     result: dict[str, Any] = {}
     try:
@@ -144,6 +150,8 @@ def main() -> None:
             apply(decided, params["quarantine"])
     except (ScanError, ValueError) as error:
         module.fail_json(msg=str(error))
+    for warning in decided.warnings:
+        module.warn(warning)
     module.exit_json(archived=[item.to_dict() for item in decided.items], **result)
 
 

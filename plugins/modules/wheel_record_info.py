@@ -47,8 +47,15 @@ options:
     default: []
   wheels:
     description:
-      - Where pristine content may come from, tried in order - a wheel file, or a folder of wheels.
-      - A distribution whose wheel is not among them is compared with its installed RECORD.
+      - Where pristine content may come from, tried in order - a wheel file, a folder of wheels, the http(s) address of
+        a wheel, or that of a simple index (PEP 503 or PEP 691). Addresses are asked only for what is not found locally.
+      - Of a wheel on a server only the parts that are needed are fetched, by Range requests. Where the server knows
+        none, the wheel is downloaded to a temporary file, up to 2 GiB in all, else left aside with a warning. So is a
+        wheel that is replaced twice while it is read, or whose server sends anything but what was asked for.
+      - A wheel that was read by parts counts as V(wheel_record) at most; only a whole one can be V(pinned_wheel).
+      - Credentials may be part of an address or in C(.netrc). They are masked in what is returned.
+      - A distribution whose wheel is not among them is compared with its installed RECORD, with a warning where a
+        server was asked for it.
     type: list
     elements: str
     default: []
@@ -56,6 +63,7 @@ options:
     description:
       - A requirements file with C(--hash=sha256:...) for every row.
       - A wheel whose digest it names counts as pinned. One that it gives other digests for is refused, with a warning.
+      - A wheel that is read by parts has no digest to check. It is refused where its index gives it another digest.
     type: path
   adaptations:
     description: Declared differences, which must be there.
@@ -102,6 +110,15 @@ EXAMPLES = r"""
       - vllm/model_executor/layers/fused_moe/configs/**
       - 'my_tools/table[1],[2].py'
   register: scan
+
+- name: Show what was changed in one file, with less than a megabyte from the package index
+  pristine.vllm.wheel_record_info:
+    environment: /root/ml-env
+    files:
+      - vllm/model_executor/models/deepseek_v2.py
+    wheels:
+      - https://packages.example.com/simple/
+  diff: true
 
 - name: Show what was changed in one file
   pristine.vllm.wheel_record_info:
@@ -202,6 +219,12 @@ summary:
     ignored:
       description: Findings that were left out because of O(ignore).
       type: int
+    remote_requests:
+      description: HTTP requests that wheels on servers took, redirects included. Differences and probes count too.
+      type: int
+    remote_bytes:
+      description: Bytes of the bodies that were received for them.
+      type: int
 probes:
   description:
     - What was added to each modified Python source whose pristine text is known. Names are resolved through imports.
@@ -233,6 +256,7 @@ diff:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.pristine.vllm.plugins.module_utils.index_http import secrets_of
 from ansible_collections.pristine.vllm.plugins.module_utils.record.evidence import diff_of, probes_of
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import ScanError
 from ansible_collections.pristine.vllm.plugins.module_utils.record.options import scan_argument_spec, scan_options
@@ -240,8 +264,12 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.scan import s
 
 
 def main() -> None:
-    """Uses of the module: params, check_mode and _diff are read, warn, fail_json and exit_json called."""
+    """Uses of the module: params, check_mode and _diff are read, warn, fail_json and exit_json called.
+
+    And no_log_values is added to.
+    """
     module = AnsibleModule(argument_spec=scan_argument_spec(), supports_check_mode=True)
+    module.no_log_values.update(secrets_of(module.params["wheels"]))
     try:
         done = scan(scan_options(module.params))
     except ScanError as error:
@@ -252,11 +280,13 @@ def main() -> None:
         "changed": False,
         "pristine": done.result.pristine,
         "findings": [finding.to_dict() for finding in done.result.findings],
-        "summary": done.result.summary.to_dict(),
         "probes": [probe.to_dict() for probe in probes_of(done)],
     }
     if module._diff:
         result["diff"] = diff_of(done)
+    # Both may have fetched something.
+    done.count_transfer()
+    result["summary"] = done.result.summary.to_dict()
     done.close()
     module.exit_json(**result)
 

@@ -55,11 +55,12 @@ class Item:
 
 @dataclass
 class Plan:
-    """What to keep, and the text of ``findings.json`` where that is to be written."""
+    """What to keep, the text of ``findings.json`` where that is to be written, and warnings for the operator."""
 
     items: list[Item]
     note: str
     write_note: bool
+    warnings: list[str]
 
     @property
     def changed(self) -> bool:
@@ -104,13 +105,14 @@ def plan(options: ScanOptions, findings: list[dict[str, Any]], probes: list[dict
     pristine: Optional[Scan] = None
     if recorded and options.wheels:
         pristine = scan(replace(options, files=recorded))
+    warnings = [] if pristine is None else pristine.result.warnings
     try:
         items = [_item(finding, pristine, quarantine) for finding in counting]
     finally:
         if pristine is not None:
             pristine.close()
     text = json.dumps({"findings": findings, "probes": probes}, indent=2, sort_keys=True) + "\n"
-    return Plan(items, text, bool(items) and _text(os.path.join(directory, NOTE)) != text)
+    return Plan(items, text, bool(items) and _text(os.path.join(directory, NOTE)) != text, warnings)
 
 
 def _item(finding: Finding, pristine: Optional[Scan], quarantine: Quarantine) -> Item:
@@ -133,6 +135,8 @@ def _item(finding: Finding, pristine: Optional[Scan], quarantine: Quarantine) ->
     if pristine is not None and finding.status in ("modified", "missing"):
         texts = Texts(pristine, finding)
         item.patch = texts.patch(finding.path) if texts.pristine is not None else None
+        if texts.problem and not item.note:
+            item.note = f"no patch: {texts.problem}"
     if item.patch is not None:
         item.patched, there = quarantine.place_of_patch(finding.file, item.patch)
         item.new = item.new or not there

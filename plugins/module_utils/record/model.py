@@ -127,7 +127,10 @@ class ScanOptions:
 
 @dataclass
 class Summary:
-    """How much was looked at: ``seconds`` is wall time, ``from_cache`` the files that were not read."""
+    """How much was looked at: ``seconds`` is wall time, ``from_cache`` the files that were not read.
+
+    ``remote_requests`` and ``remote_bytes`` (of bodies) are what wheels on HTTP servers took.
+    """
 
     distributions: int = 0
     files: int = 0
@@ -136,6 +139,8 @@ class Summary:
     verified_against: str = INSTALLED_RECORD
     from_cache: int = 0
     ignored: int = 0
+    remote_requests: int = 0
+    remote_bytes: int = 0
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STATUSES, 0))
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,6 +153,8 @@ class Summary:
             "verified_against": self.verified_against,
             "from_cache": self.from_cache,
             "ignored": self.ignored,
+            "remote_requests": self.remote_requests,
+            "remote_bytes": self.remote_bytes,
             **self.counts,
         }
 

@@ -35,6 +35,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.model import 
 from ansible_collections.pristine.vllm.plugins.module_utils.record.sources import WheelSources
 from ansible_collections.pristine.vllm.plugins.module_utils.record.verdicts import Judge
 from ansible_collections.pristine.vllm.plugins.module_utils.record.walk import Links, Walker
+from ansible_collections.pristine.vllm.plugins.module_utils.record.wheel import WheelError
 from ansible_collections.pristine.vllm.plugins.module_utils.wheel_name import normalise
 
 
@@ -51,6 +52,11 @@ class Scan:
         """Close the wheels."""
         self.sources.close()
 
+    def count_transfer(self) -> None:
+        """Bring the summary's counts of what was fetched up to date: pristine bytes are fetched when asked for."""
+        self.result.summary.remote_requests = self.sources.remote.client.requests
+        self.result.summary.remote_bytes = self.sources.remote.client.received
+
     def pristine_bytes(self, finding: Finding, limit: Optional[int] = None) -> Optional[tuple[bytes, str]]:
         """What the wheel holds for a finding's file and the wheel's file name; None where no wheel holds it.
 
@@ -59,7 +65,7 @@ class Scan:
         for claim in self.expected.claims.get(finding.file, []):
             if claim.member and claim.owner.wheel is not None and claim.member in claim.owner.wheel.sizes:
                 wheel = claim.owner.wheel
-                return wheel.read(claim.member, limit), os.path.basename(wheel.path)
+                return wheel.read(claim.member, limit), wheel.filename
         return None
 
 
@@ -75,6 +81,8 @@ def scan(options: ScanOptions) -> Scan:
     gc.disable()
     try:
         done = _scan(options)
+    except WheelError as error:
+        raise ScanError(f"{error}; nothing can be said without it: fetch the wheel again, or leave it out") from error
     finally:
         if collecting:
             gc.enable()
@@ -93,8 +101,10 @@ def _scan(options: ScanOptions) -> Scan:
     except BaseException:
         sources.close()
         raise
-    result.warnings += sources.warnings
-    return Scan(environment, expected, sources, result)
+    result.warnings += sources.warnings + sources.remote.absent()
+    done = Scan(environment, expected, sources, result)
+    done.count_transfer()
+    return done
 
 
 def _select(environment: Environment, options: ScanOptions) -> list[Distribution]:

@@ -1,27 +1,30 @@
 # Copyright: Pristine vLLM maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finding the wheel that a distribution was installed from, among files and folders of wheels."""
+"""Finding the wheel that a distribution was installed from, among files, folders and addresses of wheels."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import platform
+import urllib.parse
 from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import read_file, sha256_file
 from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import Distribution
+from ansible_collections.pristine.vllm.plugins.module_utils.record.http_range import shown
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import ScanError
+from ansible_collections.pristine.vllm.plugins.module_utils.record.remote import RemoteSources
 from ansible_collections.pristine.vllm.plugins.module_utils.record.wheel import Wheel, WheelError
 from ansible_collections.pristine.vllm.plugins.module_utils.wheel_name import canonical_version, parse_wheel_name
 
 
 class WheelSources:
-    """The wheels that pristine content may come from, in the order given.
+    """The wheels that pristine content may come from, in the order given; addresses are asked after what is local.
 
     ``pins`` are the sha256 (hex) that a lock allows for each normalised name; a wheel of a name in it that has another
-    digest is refused. ``warnings`` says what was refused or could not be used.
+    digest is refused. ``warnings`` says what was refused or could not be used. ``remote`` counts what was transferred.
     """
 
     def __init__(self, sources: list[str], pins: Optional[dict[str, set[str]]] = None) -> None:
@@ -34,6 +37,7 @@ class WheelSources:
         self._paths: dict[str, list[str]] = {}
         self._digests: dict[str, str] = {}
         self._wheels: list[Wheel] = []
+        self.remote = RemoteSources([source for source in sources if _is_address(source)], self.pins)
         for source in sources:
             for path in _wheels_of(source):
                 name = parse_wheel_name(os.path.basename(path))
@@ -51,10 +55,10 @@ class WheelSources:
             usable.sort(key=lambda wheel: _likeness(wheel, distribution), reverse=True)
         for wheel in usable[1:]:
             wheel.close()
-        if not usable:
-            return None
-        self._wheels.append(usable[0])
-        return usable[0]
+        found = usable[0] if usable else self.remote.find(distribution)
+        if found is not None:
+            self._wheels.append(found)
+        return found
 
     def close(self) -> None:
         """Close every wheel that `find` gave."""
@@ -90,12 +94,26 @@ class WheelSources:
         return self._digests[path]
 
 
-def _wheels_of(source: str) -> list[str]:
-    if "://" in source:
+def _is_address(source: str) -> bool:
+    """:raises ScanError: it is one of a kind that is not supported."""
+    if "://" not in source:
+        return False
+    try:
+        parts = urllib.parse.urlsplit(source)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
         raise ScanError(
-            f"wheels: {source!r} is a URL, and this release of the collection reads only wheel files and folders: "
-            "download the wheel and give its path"
+            f"wheels: {shown(source)!r} is no http(s) address: give the address of a wheel or of a simple index, "
+            "or the path of a wheel or of a folder of wheels"
         )
+    return True
+
+
+def _wheels_of(source: str) -> list[str]:
+    if _is_address(source):
+        return []
     try:
         if not os.path.isdir(source):
             os.stat(source)
@@ -117,5 +135,5 @@ def _likeness(wheel: Wheel, distribution: Distribution) -> tuple[bool, bool, boo
         same = wheel.read(wheel.dist_info + "/WHEEL", 65536) == read_file(
             os.path.join(distribution.directory, "WHEEL"), 65536
         )
-    name = parse_wheel_name(os.path.basename(wheel.path))
+    name = parse_wheel_name(wheel.filename)
     return wheel.pinned, same, name is not None and name.fits_machine(platform.machine())

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import configparser
 import hashlib
+import io
 import os
 import re
 import zipfile
 import zlib
-from typing import Optional
+from typing import IO, Optional, Union
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import CHUNK
 from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import Distribution
@@ -30,15 +31,19 @@ class WheelError(Exception):
 class Wheel:
     """An open wheel file. ``pinned`` is for who compares its digest with a lock to set."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, stream: Union[IO[bytes], io.RawIOBase, None] = None, filename: str = "") -> None:
         """Read the wheel's index and its RECORD.
 
+        :param stream: its content where ``path`` is no file but what to call it; closed with the wheel.
+        :param filename: its file name, where that is not the end of ``path``.
         :raises WheelError: it cannot be read, is no zip file, or has no RECORD.
         """
         self.path = path
+        self.filename = filename or os.path.basename(path)
         self.pinned = False
+        self._stream = stream
         try:
-            self._zip = zipfile.ZipFile(path)
+            self._zip = zipfile.ZipFile(path if stream is None else stream)
             self.sizes = {info.filename: info.file_size for info in self._zip.infolist() if not info.is_dir()}
             names = [name for name in self.sizes if _RECORD.match(name)]
             if len(names) != 1:
@@ -116,6 +121,8 @@ class Wheel:
     def close(self) -> None:
         """Close the file."""
         self._zip.close()
+        if self._stream is not None:
+            self._stream.close()
 
 
 def install_path(wheel: Wheel, member: str, distribution: Distribution, root: str, installed: set[str]) -> str:

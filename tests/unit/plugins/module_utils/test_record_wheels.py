@@ -160,7 +160,7 @@ def test_locks_that_say_nothing_of_a_wheel(pip_env: Env, demo_wheel: pathlib.Pat
 
 def test_wheels_that_are_none_of_this(pip_env: Env, demo_wheel: pathlib.Path, tmp_path: pathlib.Path) -> None:
     for source, message in (
-        ("https://example.invalid/simple/", "is a URL"),
+        ("ftp://me:secret@example.invalid/simple/", "'ftp://example.invalid/simple/' is no http"),
         (str(tmp_path / "absent"), "cannot be read"),
         (__file__, "not named like a wheel"),
     ):
