@@ -16,7 +16,8 @@ description:
   - Changes nothing, and neither imports nor runs anything from the environment.
   - The installed RECORD is only an index that anyone could have edited along with the file. Give O(wheels), and better
     O(lock) too, to compare with the wheels themselves; RV(summary.verified_against) tells what the answer rests on.
-  - Files in C(__pycache__) are not looked at.
+  - Bytecode is looked at too, as far as its header tells whether Python would take it for its source's. That it is made
+    from its source, only O(recompile) can tell.
 extends_documentation_fragment:
   - pristine.vllm.attributes
 attributes:
@@ -92,6 +93,16 @@ options:
     type: list
     elements: str
     default: []
+  recompile:
+    description:
+      - Compile the source of each bytecode file that Python would run, and compare the two. This takes about 2.5 ms of
+        processor time for each file.
+      - It is done by the CPython that the environment's C(pyvenv.cfg) names as its origin, started isolated
+        (C(-I -S -B)). One that lies in the environment, or that others than root and this user could have put there, is
+        not started, and that is an error.
+      - Bytecode that another patch release of the same Python wrote may differ.
+    type: bool
+    default: false
   workers:
     description: How many processes hash files. By default as many as there are usable cores.
     type: int
@@ -162,6 +173,8 @@ findings:
         - V(outside), a RECORD row that points out of the environment. It was not opened.
         - V(duplicate), several C(.dist-info) of one distribution.
         - V(leftover), remains of an interrupted installation.
+        - V(bytecode), bytecode that Python would run although it is not its source's, or without a source. Bytecode
+          that Python ignores and writes anew is no finding.
         - V(unreadable), it could not be read.
         - V(unadapted), a declared adaptation is not there.
         - V(declared), an adaptation, exactly as declared. Does not count against RV(pristine).

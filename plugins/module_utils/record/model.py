@@ -122,6 +122,7 @@ class ScanOptions:
     lock: Optional[str] = None
     adaptations: list[Adaptation] = field(default_factory=list)
     ignore: list[str] = field(default_factory=list)
+    recompile: bool = False
     workers: Optional[int] = None
 
 

@@ -23,6 +23,7 @@ def scan_argument_spec() -> dict[str, dict[str, Any]]:
         "lock": {"type": "path"},
         "adaptations": {"type": "list", "elements": "dict", "default": [], "options": adaptation},
         "ignore": texts,
+        "recompile": {"type": "bool", "default": False},
         "workers": {"type": "int"},
     }
 
@@ -51,5 +52,6 @@ def scan_options(params: dict[str, Any]) -> ScanOptions:
         lock=params["lock"],
         adaptations=adaptations,
         ignore=params["ignore"],
+        recompile=params["recompile"],
         workers=params["workers"],
     )

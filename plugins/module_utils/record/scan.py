@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.lock import LockError, read_lock
+from ansible_collections.pristine.vllm.plugins.module_utils.record.bytecode import Headers
 from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import (
     Distribution,
     Environment,
@@ -32,6 +33,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.model import 
     ScanResult,
     Summary,
 )
+from ansible_collections.pristine.vllm.plugins.module_utils.record.recompile import recompiled
 from ansible_collections.pristine.vllm.plugins.module_utils.record.sources import WheelSources
 from ansible_collections.pristine.vllm.plugins.module_utils.record.verdicts import Judge
 from ansible_collections.pristine.vllm.plugins.module_utils.record.walk import Links, Walker
@@ -194,19 +196,25 @@ def _compare(
     skip = set(environment.leftovers) | judge.unlisted_tops()
     walker = Walker(expected.listed, links, skip)
 
+    headers = Headers(environment, links, options.recompile)
+
     def walk() -> None:
         if wanted is not None:
+            headers.sources(path for path in expected.claims if path.endswith(".py"))
             return
         for site in environment.sites:
             walker.site(site, judge.tops(site) if options.distributions else None)
         if not options.distributions:
             walker.scripts(environment.root + "/bin")
+        headers.check(walker.bytecode)
 
     checked = check(jobs, options.workers, walk)
     for number, (path, _claims) in enumerate(jobs):
         judge.file(path, expected.claims[path], checked.outcomes.get(number))
     judge.scripts()
-    judge.strays(walker.strays)
+    judge.strays(headers.regrade(walker.strays) + headers.strays)
+    if options.recompile:
+        judge.strays(recompiled(environment, headers.valid, options.workers))
     if wanted is None:
         judge.environment(options.distributions)
     else:

@@ -59,6 +59,8 @@ class Walker:
     def __init__(self, listed: Container[str], links: Links, skip: Container[str]) -> None:
         """``skip`` holds paths at the top of a site-packages, with or without suffix, that are passed over."""
         self.strays: list[Stray] = []
+        # In __pycache__, files and links; for others to judge.
+        self.bytecode: list[str] = []
         self._listed = listed
         self._links = links
         self._skip = skip
@@ -100,6 +102,8 @@ class Walker:
         for entry in self._entries(directory):
             if not (cached and entry.name.endswith(".pyc")):
                 self._entry(entry, top=False)
+            elif entry.is_file(follow_symlinks=False) or entry.is_symlink():
+                self.bytecode.append(entry.path)
 
     def _link(self, entry: os.DirEntry[str], top: bool) -> None:
         if self._links.leads_out(entry.path):
