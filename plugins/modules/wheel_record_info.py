@@ -23,7 +23,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: Nothing is changed in either mode.
+    details: Nothing is changed in either mode, O(cache) aside.
   diff_mode:
     support: full
     details: Shows the differences that were found, from the wheel's text to the installed one. Needs O(wheels).
@@ -103,6 +103,16 @@ options:
       - Bytecode that another patch release of the same Python wrote may differ.
     type: bool
     default: false
+  cache:
+    description:
+      - A file that remembers what this scan reads, so that the next one reads only what changed. By default none.
+      - A file is taken for unchanged while its inode, size, mode and times are the same, which root can forge. Only files
+        whose times were a minute old when they were read are remembered, and none that are reached through a link.
+      - RV(summary.from_cache) counts the files that were not read. Whole wheels that O(lock) pins are remembered too.
+      - It is ignored, with a warning, and written anew when it is damaged, belongs to someone else than root or the user
+        who scans, could be written by others, is of another environment or release, or the clock was set since.
+      - Not used when O(files) is given.
+    type: path
   workers:
     description: How many processes hash files. By default as many as there are usable cores.
     type: int

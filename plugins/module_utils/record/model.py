@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -124,6 +125,8 @@ class ScanOptions:
     ignore: list[str] = field(default_factory=list)
     recompile: bool = False
     workers: Optional[int] = None
+    cache: Optional[str] = None
+    progress: Optional[Callable[[int, int], None]] = None
 
 
 @dataclass

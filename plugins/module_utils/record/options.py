@@ -24,6 +24,7 @@ def scan_argument_spec() -> dict[str, dict[str, Any]]:
         "adaptations": {"type": "list", "elements": "dict", "default": [], "options": adaptation},
         "ignore": texts,
         "recompile": {"type": "bool", "default": False},
+        "cache": {"type": "path"},
         "workers": {"type": "int"},
     }
 
@@ -53,5 +54,6 @@ def scan_options(params: dict[str, Any]) -> ScanOptions:
         adaptations=adaptations,
         ignore=params["ignore"],
         recompile=params["recompile"],
+        cache=params["cache"],
         workers=params["workers"],
     )

@@ -25,7 +25,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.expected impo
     record_mentions,
 )
 from ansible_collections.pristine.vllm.plugins.module_utils.record.globs import Ignore
-from ansible_collections.pristine.vllm.plugins.module_utils.record.hashing import Job, check
+from ansible_collections.pristine.vllm.plugins.module_utils.record.hashing import Job
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import (
     Finding,
     ScanError,
@@ -33,6 +33,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.model import 
     ScanResult,
     Summary,
 )
+from ansible_collections.pristine.vllm.plugins.module_utils.record.reader import Reader, large_files
 from ansible_collections.pristine.vllm.plugins.module_utils.record.recompile import recompiled
 from ansible_collections.pristine.vllm.plugins.module_utils.record.sources import WheelSources
 from ansible_collections.pristine.vllm.plugins.module_utils.record.verdicts import Judge
@@ -98,15 +99,38 @@ def _scan(options: ScanOptions) -> Scan:
     sources = WheelSources(options.wheels, _pins(options.lock))
     try:
         wanted = _wanted(environment, options.files)
-        expected = _expect(environment, selected, sources, wanted)
-        result = _compare(environment, expected, options, wanted)
+        with _reader(environment, options) as reader:
+            _read_ahead(reader, environment, selected, sources, options)
+            expected = _expect(environment, selected, sources, wanted)
+            result = _compare(environment, expected, options, wanted, reader)
     except BaseException:
         sources.close()
         raise
-    result.warnings += sources.warnings + sources.remote.absent()
+    result.warnings += sources.warnings + sources.remote.absent() + reader.warnings
     done = Scan(environment, expected, sources, result)
     done.count_transfer()
     return done
+
+
+def _reader(environment: Environment, options: ScanOptions) -> Reader:
+    """Workers and a cache are not worth it for single files."""
+    if options.files:
+        return Reader(environment.root, 1)
+    return Reader(environment.root, options.workers, options.cache or "", bool(options.distributions), options.progress)
+
+
+def _read_ahead(
+    reader: Reader,
+    environment: Environment,
+    selected: list[Distribution],
+    sources: WheelSources,
+    options: ScanOptions,
+) -> None:
+    """Begin to read what is going to be asked for: pinned wheels, large files."""
+    sources.digest = reader.digest
+    if not options.files:
+        reader.digests_ahead(sources.pinned(selected))
+        reader.ahead(large_files(environment, selected))
 
 
 def _select(environment: Environment, options: ScanOptions) -> list[Distribution]:
@@ -183,7 +207,11 @@ def _expect(
 
 
 def _compare(
-    environment: Environment, expected: Expected, options: ScanOptions, wanted: Optional[dict[str, list[str]]]
+    environment: Environment,
+    expected: Expected,
+    options: ScanOptions,
+    wanted: Optional[dict[str, list[str]]],
+    reader: Reader,
 ) -> ScanResult:
     links = Links(environment.root)
     judge = Judge(environment, expected, links)
@@ -208,7 +236,7 @@ def _compare(
             walker.scripts(environment.root + "/bin")
         headers.check(walker.bytecode)
 
-    checked = check(jobs, options.workers, walk)
+    checked = reader.check(jobs, walk)
     for number, (path, _claims) in enumerate(jobs):
         judge.file(path, expected.claims[path], checked.outcomes.get(number))
     judge.scripts()
@@ -226,6 +254,7 @@ def _compare(
         ),
         files=len(expected.claims),
         bytes_hashed=checked.bytes_hashed,
+        from_cache=checked.from_cache,
         verified_against=judge.weakest(),
     )
     return _report(findings, summary, Ignore(options.ignore))

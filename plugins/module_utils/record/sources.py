@@ -9,6 +9,7 @@ import contextlib
 import os
 import platform
 import urllib.parse
+from collections.abc import Callable
 from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import read_file, sha256_file
@@ -36,6 +37,8 @@ class WheelSources:
         self.warnings: list[str] = []
         self._paths: dict[str, list[str]] = {}
         self._digests: dict[str, str] = {}
+        #: Reads a wheel and says its sha256 in hex digits.
+        self.digest: Callable[[str], str] = sha256_file
         self._wheels: list[Wheel] = []
         self.remote = RemoteSources([source for source in sources if _is_address(source)], self.pins)
         for source in sources:
@@ -60,14 +63,23 @@ class WheelSources:
             self._wheels.append(found)
         return found
 
+    def pinned(self, distributions: list[Distribution]) -> list[str]:
+        """The wheel files whose digest `find` is going to compare with the lock."""
+        return [
+            path
+            for distribution in distributions
+            if distribution.name in self.pins
+            for path in self._paths.get(distribution.name, [])
+            if _is_of(path, distribution) and os.path.isfile(path)
+        ]
+
     def close(self) -> None:
         """Close every wheel that `find` gave."""
         for wheel in self._wheels:
             wheel.close()
 
     def _open(self, path: str, distribution: Distribution) -> Optional[Wheel]:
-        name = parse_wheel_name(os.path.basename(path))
-        if name is None or canonical_version(name.version) != canonical_version(distribution.version):
+        if not _is_of(path, distribution):
             return None
         try:
             allowed = self.pins.get(distribution.name)
@@ -90,8 +102,14 @@ class WheelSources:
 
     def _digest(self, path: str) -> str:
         if path not in self._digests:
-            self._digests[path] = sha256_file(os.path.realpath(path))
+            self._digests[path] = self.digest(os.path.realpath(path))
         return self._digests[path]
+
+
+def _is_of(path: str, distribution: Distribution) -> bool:
+    """Whether a wheel, by its file name, is of the version that is installed."""
+    name = parse_wheel_name(os.path.basename(path))
+    return name is not None and canonical_version(name.version) == canonical_version(distribution.version)
 
 
 def _is_address(source: str) -> bool:

@@ -6,101 +6,16 @@ from __future__ import annotations
 import hashlib
 import os
 import pathlib
-from typing import Optional
 
 import pytest
-from ansible_collections.pristine.vllm.plugins.module_utils.record import hashing
-from ansible_collections.pristine.vllm.plugins.module_utils.record.hashing import Hasher, Job, Outcome, check
-from ansible_collections.pristine.vllm.plugins.module_utils.record.model import ScanError
-
-
-def _jobs(folder: pathlib.Path, count: int) -> list[Job]:
-    jobs: list[Job] = []
-    for number in range(count):
-        data = b"x" * (number % 50) + b"%d" % number
-        (folder / str(number)).write_bytes(data)
-        jobs.append((str(folder / str(number)), [("sha256", hashlib.sha256(data).digest(), len(data))]))
-    return jobs
-
-
-def _nothing() -> None:
-    """What a scan does meanwhile."""
-
-
-@pytest.mark.parametrize("workers", [None, 1, 2, 5, 1000])
-def test_every_job_is_done_once(tmp_path: pathlib.Path, workers: Optional[int]) -> None:
-    jobs = _jobs(tmp_path, 500)
-    called: list[int] = []
-    checked = check(jobs, workers, lambda: called.append(os.getpid()))
-    assert checked.outcomes == {}
-    assert checked.bytes_hashed == sum(os.path.getsize(path) for path, _claims in jobs)
-    assert called == [os.getpid()]
-    os.unlink(jobs[7][0])
-    pathlib.Path(jobs[123][0]).write_bytes(b"edited")
-    checked = check(jobs, workers, _nothing)
-    assert checked.outcomes == {
-        7: Outcome("missing", None, ""),
-        123: Outcome("differs", hashlib.sha256(b"edited").hexdigest(), "size is 6 bytes, recorded 26"),
-    }
-
-
-def test_no_jobs() -> None:
-    assert check([], None, _nothing).outcomes == {}
-
-
-def test_more_results_than_a_pipe_holds(tmp_path: pathlib.Path) -> None:
-    jobs: list[Job] = [(str(tmp_path / f"absent{number}"), []) for number in range(20000)]
-    assert len(check(jobs, 2, _nothing).outcomes) == 20000
-
-
-def test_more_batches_than_a_pipe_holds(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hashing, "_BATCH_FILES", 1)
-    jobs: list[Job] = [(str(tmp_path / f"absent{number}"), []) for number in range(40000)]
-    assert len(check(jobs, 2, _nothing).outcomes) == 40000
-
-
-def test_a_dead_worker_is_an_error(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parent = os.getpid()
-
-    def die(self: Hasher, job: Job) -> None:
-        if os.getpid() != parent:
-            os.kill(os.getpid(), 9)
-
-    monkeypatch.setattr(Hasher, "check", die)
-    with pytest.raises(ScanError, match="worker that hashed files died"):
-        check(_jobs(tmp_path, 300), 2, _nothing)
-    _no_children_left()
-
-
-def test_a_worker_that_raises_is_an_error(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Hasher, job: Job) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(Hasher, "check", fail)
-    with pytest.raises(ScanError, match="worker that hashed files died"):
-        check(_jobs(tmp_path, 300), 2, _nothing)
-    _no_children_left()
-
-
-def test_an_error_meanwhile_ends_the_workers(tmp_path: pathlib.Path) -> None:
-    def fail() -> None:
-        raise OSError("disk on fire")
-
-    with pytest.raises(OSError, match="disk on fire"):
-        check(_jobs(tmp_path, 300), 2, fail)
-    _no_children_left()
-
-
-def _no_children_left() -> None:
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
-
-
-def test_no_descriptor_is_left_open(tmp_path: pathlib.Path) -> None:
-    jobs = _jobs(tmp_path, 300)
-    before = os.listdir("/proc/self/fd")
-    check(jobs, 3, _nothing)
-    assert os.listdir("/proc/self/fd") == before
+from ansible_collections.pristine.vllm.plugins.module_utils.record import cache
+from ansible_collections.pristine.vllm.plugins.module_utils.record.hashing import (
+    Claims,
+    Hasher,
+    Outcome,
+    judge,
+    only_sha256,
+)
 
 
 def test_names_that_are_too_long_are_missing(tmp_path: pathlib.Path) -> None:
@@ -112,7 +27,7 @@ def test_names_that_are_too_long_are_missing(tmp_path: pathlib.Path) -> None:
 def test_several_algorithms_in_one_reading(tmp_path: pathlib.Path) -> None:
     data = os.urandom(600000)
     (tmp_path / "file").write_bytes(data)
-    claims: list[tuple[str, bytes, Optional[int]]] = [
+    claims: Claims = [
         ("sha512", b"\0" * 64, len(data)),
         ("sha384", hashlib.sha384(data).digest(), None),
     ]
@@ -121,3 +36,89 @@ def test_several_algorithms_in_one_reading(tmp_path: pathlib.Path) -> None:
     assert hasher.bytes_hashed == len(data)
     outcome = hasher.check((str(tmp_path / "file"), claims[:1]))
     assert outcome == Outcome("differs", hashlib.sha256(data).hexdigest(), "content differs, size is as recorded")
+
+
+DATA = b"content"
+RIGHT, WRONG = hashlib.sha256(DATA).digest(), b"\0" * 32
+SIZE = len(DATA)
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        [("sha256", RIGHT, SIZE)],
+        [("sha256", RIGHT, None)],
+        [("sha256", RIGHT, 8)],
+        [("sha256", WRONG, SIZE)],
+        [("sha256", WRONG, None)],
+        [("sha256", WRONG, 8), ("sha256", RIGHT, SIZE)],
+        [("sha256", WRONG, SIZE), ("sha256", RIGHT, 8)],
+        [("sha256", WRONG, 8), ("sha256", RIGHT, 9)],
+    ],
+)
+def test_what_was_read_before_is_judged_as_what_is_read_now(tmp_path: pathlib.Path, claims: Claims) -> None:
+    (tmp_path / "file").write_bytes(DATA)
+    hasher = Hasher()
+    content = hasher.content(str(tmp_path / "file"))
+    assert content is not None
+    assert (content.size, content.sha256) == (SIZE, RIGHT)
+    assert only_sha256(claims)
+    assert judge(claims, content.size, content.sha256) == hasher.check((str(tmp_path / "file"), claims))
+
+
+@pytest.mark.parametrize("claims", [[], [("sha512", b"", 1)], [("sha256", RIGHT, SIZE), ("sha384", b"", 1)]])
+def test_what_a_sha256_cannot_judge(claims: Claims) -> None:
+    assert not only_sha256(claims)
+
+
+def test_content_of_what_is_no_regular_file(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("link", "fifo", "absent", "."):
+        assert Hasher().content(str(tmp_path / name)) is None
+
+
+@pytest.mark.parametrize(("age", "remembered"), [(61, True), (59, False), (-1, False), (-3600, False)])
+def test_only_files_that_have_settled_are_remembered(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, age: int, remembered: bool
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(DATA)
+    changed = path.stat().st_ctime_ns
+    monkeypatch.setattr(
+        "ansible_collections.pristine.vllm.plugins.module_utils.record.hashing.now_ns", lambda: changed + age * 10**9
+    )
+    hasher = Hasher(remember=True)
+    assert hasher.check((str(path), [("sha256", RIGHT, SIZE)])) is None
+    assert hasher.last is not None
+    assert hasher.last.identity == (cache.identity(path.stat()) if remembered else b"")
+
+
+def test_an_old_file_with_a_new_time_of_change_is_not_remembered(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(DATA)
+    os.utime(path, (1, 1))
+    hasher = Hasher(remember=True)
+    hasher.check((str(path), [("sha256", RIGHT, SIZE)]))
+    assert hasher.last is not None
+    assert hasher.last.identity == b""
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_remembered(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 1000000)
+    later = path.stat().st_ctime_ns + 10**12
+    monkeypatch.setattr("ansible_collections.pristine.vllm.plugins.module_utils.record.hashing.now_ns", lambda: later)
+    reading = os.readv
+
+    def touch_meanwhile(descriptor: int, buffers: list[bytearray]) -> int:
+        path.touch()
+        return reading(descriptor, buffers)
+
+    monkeypatch.setattr(os, "readv", touch_meanwhile)
+    hasher = Hasher(remember=True)
+    assert hasher.check((str(path), [("sha256", hashlib.sha256(b"x" * 1000000).digest(), None)])) is None
+    assert hasher.last is not None
+    assert hasher.last.identity == b""

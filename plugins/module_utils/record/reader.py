@@ -1,0 +1,304 @@
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reading the files of an environment: in workers, large ones first, ahead of the plan, and with a cache not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, Optional
+
+from ansible_collections.pristine.vllm.plugins.module_utils.files import sha256_file
+from ansible_collections.pristine.vllm.plugins.module_utils.record.cache import (
+    CacheError,
+    Clock,
+    Known,
+    load,
+    save,
+)
+from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import Distribution, Environment
+from ansible_collections.pristine.vllm.plugins.module_utils.record.expected import locate
+from ansible_collections.pristine.vllm.plugins.module_utils.record.hashing import (
+    Content,
+    Hasher,
+    Job,
+    Outcome,
+    judge,
+    only_sha256,
+)
+from ansible_collections.pristine.vllm.plugins.module_utils.record.pool import Pool, Progress, usable_cores
+from ansible_collections.pristine.vllm.plugins.module_utils.record.walk import Links
+
+# Files of 300 kB are read before anyone knows what they should be: there are few, and they hold most of the bytes.
+_LARGE_ROW = re.compile(rb"^([^\"\r\n]+),sha256=[^,\r\n]*,([3-9]\d{5}|\d{7,15})\r?$", re.MULTILINE)
+_BATCH_BYTES = 4 * 1024 * 1024
+_BATCH_FILES = 64
+_SLICES = 8
+
+
+class Checked(NamedTuple):
+    """What `Reader.check` found: outcomes by job number, the bytes that were read, the files that were not."""
+
+    outcomes: dict[int, Outcome]
+    bytes_hashed: int
+    from_cache: int
+
+
+class _Work:
+    """What a worker does; each method is a kind of task."""
+
+    def __init__(self, remember: bool, known: Known) -> None:
+        self._remember = remember
+        self._known = known
+        self._hasher: Optional[Hasher] = None
+
+    def __call__(self, task: tuple[str, Any]) -> Any:
+        """Do a task: its kind and what it is about."""
+        kind, about = task
+        if kind == "same":
+            return self._known.same(*about)
+        # Made by the worker itself: the parent has no use for its buffer.
+        self._hasher = self._hasher or Hasher(self._remember)
+        return self._contents(self._hasher, about) if kind == "contents" else self._check(self._hasher, about)
+
+    def _contents(self, hasher: Hasher, paths: list[str]) -> Any:
+        seen = [(path, hasher.content(path)) for path in paths]
+        return [(path, None if content is None else tuple(content)) for path, content in seen]
+
+    def _check(self, hasher: Hasher, jobs: list[tuple[int, Job]]) -> Any:
+        found, read = [], []
+        before = hasher.bytes_hashed
+        for number, job in jobs:
+            outcome = hasher.check(job)
+            if outcome is not None:
+                found.append((number, tuple(outcome)))
+            if hasher.last is not None and hasher.last.identity:
+                read.append((number, hasher.last.identity, hasher.last.sha256))
+        return found, hasher.bytes_hashed - before, read
+
+
+class Reader:
+    """Reads files for one scan. Use as a context manager: its workers end with it.
+
+    ``warnings`` are for the operator.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        workers: Optional[int] = None,
+        cache: str = "",
+        partial: bool = False,
+        progress: Optional[Progress] = None,
+    ) -> None:
+        """Start the workers, which look at once what is still as the cache says.
+
+        :param workers: processes to fork; default the number of usable cores; 1 forks none.
+        :param cache: the file that remembers what was read; empty for none.
+        :param partial: whether the jobs will be only some of the environment's files.
+        :param progress: called from time to time.
+        """
+        self.warnings: list[str] = []
+        self._root = root
+        self._cache = cache
+        self._partial = partial
+        self._progress = progress
+        self._clock = Clock.read()
+        self._known = self._load()
+        self._pool = Pool(workers or usable_cores(), _Work(bool(cache), self._known))
+        self._ahead: list[int] = []
+        self._paths: set[str] = set()
+        self._wheels: dict[str, int] = {}
+        self._hidden: dict[str, bool] = {root: False}
+        self._same: Optional[bytes] = None
+        count = len(self._known)
+        step = count // _SLICES + 1
+        self._slices = [
+            self._pool.submit(("same", (start, min(start + step, count)))) for start in range(0, count, step)
+        ]
+        self._entries: dict[str, tuple[bytes, bytes]] = {}
+        self._pool.push()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._pool.close()
+
+    def _load(self) -> Known:
+        if self._cache:
+            try:
+                return load(self._cache, self._root)
+            except CacheError as problem:
+                self.warnings.append(f"cache {self._cache} {problem}: it was not used, and is written anew")
+        return Known([], b"", b"")
+
+    def digests_ahead(self, wheels: list[str]) -> None:
+        """Begin to read whole wheels, whose sha256 is going to be asked for."""
+        for _size, real in sorted({(-os.path.getsize(path), os.path.realpath(path)) for path in wheels}):
+            if real not in self._wheels and self._known.find(real) is None:
+                self._wheels[real] = self._pool.submit(("contents", [real]))
+        self._pool.push()
+
+    def digest(self, wheel: str) -> str:
+        """The sha256 of a wheel's bytes, as 64 hex digits.
+
+        :raises OSError: it cannot be read.
+        """
+        real = os.path.realpath(wheel)
+        content = self._fresh(real)
+        if content is None and real in self._wheels:
+            ((_path, found),) = self._pool.wait([self._wheels.pop(real)])[0]
+            content = found and Content(*found)
+        if content is None:
+            return sha256_file(real)
+        self._note(real, content.identity, content.sha256)
+        return content.sha256.hex()
+
+    def ahead(self, files: Iterable[tuple[int, str]]) -> None:
+        """Begin to read these files, given with their size in bytes; what the cache knows is not read."""
+        wanted = sorted({(-size, path) for size, path in files if path not in self._paths})
+        wanted = [(size, path) for size, path in wanted if self._known.find(path) is None]
+        self._paths.update(path for _size, path in wanted)
+        for weight, batch in _batches([(-size, path) for size, path in wanted]):
+            self._ahead.append(self._pool.submit(("contents", batch), weight))
+        self._pool.push()
+
+    def check(self, jobs: list[Job], meanwhile: Callable[[], None]) -> Checked:
+        """Check every job; call ``meanwhile`` once in this process while the workers run. The workers end.
+
+        :raises ScanError: a worker died: nothing is then known about its files.
+        """
+        outcomes: dict[int, Outcome] = {}
+        early: dict[str, int] = {}
+        late: list[tuple[int, int]] = []
+        from_cache = 0
+        for number, (path, claims) in enumerate(jobs):
+            if only_sha256(claims):
+                entry = self._fresh(path)
+                if entry is not None:
+                    self._judge(number, jobs[number], entry, outcomes)
+                    from_cache += 1
+                    continue
+                if path in self._paths:
+                    early[path] = number
+                    continue
+            late.append((max((claim[2] or 0 for claim in claims), default=0), number))
+        late.sort(reverse=True)
+        tasks = [
+            self._pool.submit(("check", [(number, jobs[number]) for number in batch]), weight)
+            for weight, batch in _batches(late)
+        ]
+        self._pool.push()
+        meanwhile()
+        self._pool.finish(self._progress)
+        total = self._late(tasks, jobs, outcomes) + self._early(early, jobs, outcomes)
+        self._remember(jobs)
+        return Checked(outcomes, total, from_cache)
+
+    def _late(self, tasks: list[int], jobs: list[Job], outcomes: dict[int, Outcome]) -> int:
+        total = 0
+        for found, count, read in self._pool.wait(tasks):
+            outcomes.update((number, Outcome(*outcome)) for number, outcome in found)
+            total += count
+            for number, identity, sha256 in read:
+                self._note(jobs[number][0], identity, sha256)
+        return total
+
+    def _early(self, early: dict[str, int], jobs: list[Job], outcomes: dict[int, Outcome]) -> int:
+        """Judge what was read ahead. Bytes count once, and only of files that somebody claims."""
+        hasher = Hasher(bool(self._cache))
+        total = 0
+        for path, found in (pair for group in self._pool.wait(self._ahead) for pair in group):
+            number = early.get(path)
+            if number is None:
+                continue
+            if found is not None:
+                content = Content(*found)
+                total += content.size
+                self._judge(number, jobs[number], content, outcomes)
+                continue
+            outcome = hasher.check(jobs[number])
+            if outcome is not None:
+                outcomes[number] = outcome
+        return total + hasher.bytes_hashed
+
+    def _judge(self, number: int, job: Job, content: Content, outcomes: dict[int, Outcome]) -> None:
+        outcome = judge(job[1], content.size, content.sha256)
+        if outcome is not None:
+            outcomes[number] = outcome
+        self._note(job[0], content.identity, content.sha256)
+
+    def _fresh(self, path: str) -> Optional[Content]:
+        """What the cache says of a file that is still the one it was, and is reached through no link."""
+        number = self._known.find(path)
+        if number is None:
+            return None
+        if self._same is None:
+            self._same = b"".join(self._pool.wait(self._slices))
+        if not self._same[number] or self._behind_link(os.path.dirname(path)):
+            return None
+        return Content(self._known.size(number), self._known.sha256(number), self._known.identity(number))
+
+    def _behind_link(self, directory: str) -> bool:
+        hidden = self._hidden.get(directory)
+        if hidden is None:
+            parent = os.path.dirname(directory)
+            hidden = (parent != directory and self._behind_link(parent)) or os.path.islink(directory)
+            self._hidden[directory] = hidden
+        return hidden
+
+    def _note(self, path: str, identity: bytes, sha256: bytes) -> None:
+        if self._cache and identity and not self._behind_link(os.path.dirname(path)):
+            self._entries[path] = (identity, sha256)
+
+    def _remember(self, jobs: list[Job]) -> None:
+        """Write the cache where it would change."""
+        if not self._cache:
+            return
+        known = self._known
+        if self._partial:
+            # What this scan did not ask for is as good as it was.
+            done = {path for path, _claims in jobs}
+            for number, path in enumerate(known.paths):
+                if path not in done:
+                    self._entries.setdefault(path, (known.identity(number), known.sha256(number)))
+        if len(known) == len(self._entries) and all(
+            self._entries.get(path, (b"",))[0] == known.identity(number) for number, path in enumerate(known.paths)
+        ):
+            return
+        if Clock.read().set_since(self._clock):
+            self.warnings.append(f"cache {self._cache}: the clock was set during the scan, so nothing was remembered")
+            return
+        try:
+            save(self._cache, self._root, self._entries, self._clock)
+        except OSError as error:
+            self.warnings.append(
+                f"cache {self._cache} cannot be written: {error}; the next scan reads everything again"
+            )
+
+
+def _batches(files: list[tuple[int, Any]]) -> Iterable[tuple[int, list[Any]]]:
+    """Files of (size, what) in their order, large ones alone and small ones together, with the bytes in each batch."""
+    batch: list[Any] = []
+    weight = 0
+    for size, what in files:
+        batch.append(what)
+        weight += size
+        if weight >= _BATCH_BYTES or len(batch) >= _BATCH_FILES:
+            yield weight, batch
+            batch, weight = [], 0
+    if batch:
+        yield weight, batch
+
+
+def large_files(environment: Environment, distributions: list[Distribution]) -> Iterator[tuple[int, str]]:
+    """Size and absolute path of large files, as the installed RECORDs have them; only what no link hides."""
+    links = Links(environment.root)
+    for distribution in distributions:
+        for row, size in _LARGE_ROW.findall(distribution.record or b""):
+            path = locate(distribution.site, environment.root, os.fsdecode(row))
+            if path is not None and not links.escape(os.path.dirname(path)):
+                yield int(size), path
