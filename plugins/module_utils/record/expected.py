@@ -18,12 +18,20 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.model import 
     Finding,
 )
 from ansible_collections.pristine.vllm.plugins.module_utils.record.parse import Row, parse_record
+from ansible_collections.pristine.vllm.plugins.module_utils.record.places import locate as locate  # noqa: PLC0414
+from ansible_collections.pristine.vllm.plugins.module_utils.record.places import place
+from ansible_collections.pristine.vllm.plugins.module_utils.record.reference import (
+    difference,
+    reference,
+    rows_by_member,
+)
 from ansible_collections.pristine.vllm.plugins.module_utils.record.scripts import entry_for
 from ansible_collections.pristine.vllm.plugins.module_utils.record.wheel import Wheel, WheelError, install_path
 
 # Files that an installer adds to .dist-info: no wheel holds them.
 _INSTALLER = {"INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "uv_build.json", "provenance_url.json"}
-_SIGNATURES = ("RECORD", "RECORD.jws", "RECORD.p7s")
+# The specification forbids hashes of these in RECORD.
+_SIGNATURES = ("RECORD.jws", "RECORD.p7s")
 
 
 class Owner:
@@ -42,11 +50,15 @@ class Owner:
         else:
             self.level = PINNED_WHEEL if wheel.pinned else WHEEL_RECORD
 
+    def without_wheel(self) -> None:
+        """The wheel turned out not to be of use for it."""
+        self.wheel, self.level = None, INSTALLED_RECORD
+
 
 class Claim(NamedTuple):
     """What one owner says of a path: ``member`` is the wheel's, empty where only the installed RECORD speaks.
 
-    ``problem`` says why there is no digest to compare with.
+    ``problem`` says why there is no digest to compare with or, where there is one, what keeps a match from being proof.
     """
 
     owner: Owner
@@ -77,18 +89,6 @@ class Expected:
     findings: list[Finding] = field(default_factory=list)
 
 
-def locate(site: str, root: str, row: str) -> Optional[str]:
-    """The absolute path that a RECORD row means, or None when it leads out of the environment.
-
-    By its text alone: links are looked at where the path is about to be opened.
-    """
-    path = f"{site}/{row}"
-    if row[0] in "./" or "/." in row or "//" in row:
-        # posixpath.join: an absolute row stands for itself.
-        path = posixpath.normpath(posixpath.join(site, row))
-    return path if path.startswith(root + "/") else None
-
-
 class Builder:
     """Collects what is expected, distribution by distribution."""
 
@@ -100,42 +100,65 @@ class Builder:
 
     def add(self, owner: Owner) -> None:
         """Take up one distribution."""
-        distribution, selected = owner.distribution, owner.selected
+        distribution = owner.distribution
         self.expected.owners.append(owner)
         if distribution.record is None and owner.wheel is None:
             return
         record = parse_record(distribution.record or b"")
-        rows: dict[str, list[Row]] = {}
-        for row in record.rows:
-            path = locate(distribution.site, self.environment.root, row.path)
-            if path is not None:
-                rows.setdefault(path, []).append(row)
-            elif selected:
-                self._outside(owner, row.path)
-        if record.malformed and selected and self.wanted is None:
-            self._malformed(owner, record.malformed)
+        rows = self._rows(owner, record.rows)
+        if record.malformed and owner.selected and self.wanted is None:
+            number, first = len(record.malformed), record.malformed[0][:120]
+            detail = f"RECORD is malformed in {number} row(s), read as well as can be; the first is {first!r}"
+            self._note(owner, "unverifiable", detail)
+        entries: dict[str, str] = {}
+        if owner.wheel is not None:
+            try:
+                entries = owner.wheel.entry_points()
+            except WheelError as error:
+                self._note(owner, "unverifiable", f"compared with the installed RECORD only: {error}")
+                owner.without_wheel()
+        if owner.wheel is not None and distribution.editable and not self._holds(owner.wheel, distribution.site, rows):
+            owner.without_wheel()
         if owner.wheel is None:
             self._from_record(owner, rows)
         else:
-            self._from_wheel(owner, rows, owner.wheel)
+            self._from_wheel(owner, rows, owner.wheel, entries)
+
+    def _rows(self, owner: Owner, found: list[Row]) -> dict[str, list[Row]]:
+        """The rows of an installed RECORD by the absolute path that they mean."""
+        rows: dict[str, list[Row]] = {}
+        for row in found:
+            path = place(self.environment, owner.distribution.site, row.path)
+            if path is None:
+                if owner.selected:
+                    self._outside(owner, row.path)
+            elif not row.path.endswith("/"):
+                # A directory has no content, whatever hash its row has.
+                rows.setdefault(path, []).append(row)
+        return rows
+
+    def _holds(self, wheel: Wheel, site: str, rows: dict[str, list[Row]]) -> bool:
+        """Whether an installed RECORD lists any of the wheel's code: that of an editable install does not."""
+        own = (wheel.dist_info + "/", wheel.data)
+        return any(f"{site}/{member}" in rows for member in wheel.sizes if not member.startswith(own))
 
     def _from_record(self, owner: Owner, rows: dict[str, list[Row]]) -> None:
         record = owner.distribution.directory + "/RECORD"
         for path, group in rows.items():
             self.expected.listed.add(path)
-            if path.startswith(record) and posixpath.basename(path) in _SIGNATURES:
-                continue
-            self._claim_rows(owner, path, group)
+            if path != record:
+                self._claim_rows(owner, path, group)
 
-    def _claim_rows(self, owner: Owner, path: str, group: list[Row]) -> None:
+    def _claim_rows(self, owner: Owner, path: str, group: list[Row], problem: str = "") -> None:
         if self.wanted is not None and path not in self.wanted:
             return
         hashed = any(row.digest for row in group)
+        signature = path[len(owner.distribution.directory) + 1 :] in _SIGNATURES
         for row in group:
-            if not row.digest and (hashed or row.path.endswith((".pyc", "/"))):
-                # Bytecode comes and goes; a directory has no content; another row says more.
-                continue
-            self._claim(path, Claim(owner, row.algorithm, row.digest, row.size, "", row.problem))
+            if row.digest or not hashed:
+                # Where another row says more, one without a hash says nothing.
+                why = problem or ("" if signature else row.problem)
+                self._claim(path, Claim(owner, row.algorithm, row.digest, row.size, "", why))
 
     def _claim(self, path: str, claim: Claim) -> None:
         if is_cached_bytecode(path):
@@ -143,8 +166,9 @@ class Builder:
             return
         self.expected.claims.setdefault(path, []).append(claim)
 
-    def _from_wheel(self, owner: Owner, rows: dict[str, list[Row]], wheel: Wheel) -> None:
+    def _from_wheel(self, owner: Owner, rows: dict[str, list[Row]], wheel: Wheel, entries: dict[str, str]) -> None:
         root = self.environment.root
+        of_wheel = rows_by_member(wheel)
         installed = set(rows)
         own: set[str] = set()
         differences: list[str] = []
@@ -155,48 +179,57 @@ class Builder:
                     self._outside(owner, f"{member} of the wheel")
                 continue
             own.add(path)
-            if member.startswith(wheel.dist_info + "/") and posixpath.basename(member) in _SIGNATURES:
+            if member == wheel.dist_info + "/RECORD":
                 continue
-            rewritten = member.startswith(wheel.data + "scripts/") and wheel.starts_with(member, b"#!python")
-            if not rewritten:
-                self._compare_rows(path, wheel.rows.get(member), rows.get(path), differences)
-            if self.wanted is not None and path not in self.wanted:
-                continue
-            if rewritten:
-                self.expected.scripts.append(Script(path, owner, member, ""))
-                self._claim_rows(owner, path, rows.get(path, []))
-            else:
-                self._claim(path, _member_claim(owner, wheel, member))
+            try:
+                if member.startswith(wheel.data + "scripts/") and wheel.starts_with(member, b"#!python"):
+                    self._rewritten(owner, path, member, rows.get(path, []))
+                    continue
+                text = difference(of_wheel.get(member, []), rows.get(path))
+                differences += [f"{self.environment.relative(path)} {text}"] if text else []
+                if self.wanted is None or path in self.wanted:
+                    self._claim_member(owner, path, member, of_wheel.get(member, []))
+            except WheelError as error:
+                self._claim_damaged(owner, path, member, rows.get(path, []), str(error))
         self.expected.listed |= own
         extras = [path for path in rows if path not in own]
-        self._extras(owner, wheel, {path: rows[path] for path in extras}, differences)
+        self._extras(owner, wheel, {path: rows[path] for path in extras}, entries, differences)
         if owner.distribution.record is None:
-            differences = ["it is not there or cannot be read"]
-            for name, entry in wheel.entry_points().items():
+            differences = [owner.distribution.problem]
+            for name, entry in entries.items():
                 path = f"{root}/bin/{name}"
                 if os.path.lexists(path) and (self.wanted is None or path in self.wanted):
                     self.expected.listed.add(path)
                     self.expected.scripts.append(Script(path, owner, "", entry))
-        if differences and owner.selected and self.wanted is None:
-            self._edited(owner, differences)
+        self._edited(owner, differences)
 
-    def _compare_rows(
-        self, path: str, ours: Optional[Row], theirs: Optional[list[Row]], differences: list[str]
+    def _rewritten(self, owner: Owner, path: str, member: str, rows: list[Row]) -> None:
+        """A script whose first line installers replace: only the installed RECORD vouches for all of its bytes."""
+        if self.wanted is None or path in self.wanted:
+            self.expected.scripts.append(Script(path, owner, member, ""))
+            self._claim_rows(Owner(owner.distribution, None), path, rows)
+
+    def _claim_member(self, owner: Owner, path: str, member: str, rows: list[Row]) -> None:
+        if owner.wheel is not None and not is_cached_bytecode(path):
+            algorithm, digest, size, problem = reference(owner.wheel, member, rows)
+            self._claim(path, Claim(owner, algorithm, digest, size, member, problem))
+
+    def _claim_damaged(self, owner: Owner, path: str, member: str, rows: list[Row], problem: str) -> None:
+        """A member that cannot be read: the installed RECORD speaks, as what it is."""
+        if rows:
+            self._claim_rows(Owner(owner.distribution, None), path, rows, problem)
+        elif self.wanted is None or path in self.wanted:
+            self._claim(path, Claim(owner, "", b"", None, member, problem))
+
+    def _extras(
+        self,
+        owner: Owner,
+        wheel: Wheel,
+        rows: dict[str, list[Row]],
+        entries: dict[str, str],
+        differences: list[str],
     ) -> None:
-        """Note a row of the wheel's RECORD that the installed RECORD does not have unchanged."""
-        if ours is None or not ours.digest:
-            return
-        name = self.environment.relative(path)
-        if not theirs:
-            differences.append(f"{name} is not in it")
-        elif not any(
-            (row.algorithm, row.digest, row.size) == (ours.algorithm, ours.digest, ours.size) for row in theirs
-        ):
-            differences.append(f"{name} has another hash or size")
-
-    def _extras(self, owner: Owner, wheel: Wheel, rows: dict[str, list[Row]], differences: list[str]) -> None:
         """Rows of the installed RECORD that are not members of the wheel: the known ones are fine, others are edits."""
-        entries = wheel.entry_points()
         directory = owner.distribution.directory
         missing = {
             install_path(wheel, row.path, owner.distribution, self.environment.root, set(rows)): row.path
@@ -208,13 +241,14 @@ class Builder:
             if folder == directory and name in _INSTALLER:
                 self._claim_rows(Owner(owner.distribution, None), path, group)
             elif folder == self.environment.root + "/bin" and entry_for(name, entries):
-                self._claim_rows(owner, path, group)
+                self._claim_rows(Owner(owner.distribution, None), path, group)
                 if self.wanted is None or path in self.wanted:
                     self.expected.scripts.append(Script(path, owner, "", entry_for(name, entries) or ""))
             elif path in missing:
                 problem = "the wheel's RECORD lists it but the wheel does not hold it"
-                self._claim(path, Claim(owner, "", b"", None, missing[path], problem))
-            elif name.endswith(".pyc") or (folder == directory and name in _SIGNATURES) or group[0].path.endswith("/"):
+                if self.wanted is None or path in self.wanted:
+                    self._claim(path, Claim(owner, "", b"", None, missing[path], problem))
+            elif is_cached_bytecode(path) or (folder == directory and name in ("RECORD", *_SIGNATURES)):
                 pass
             else:
                 differences.append(f"{self.environment.relative(path)} is in it and not in the wheel")
@@ -234,44 +268,21 @@ class Builder:
             )
         )
 
-    def _malformed(self, owner: Owner, lines: list[str]) -> None:
-        path = owner.distribution.directory + "/RECORD"
-        self.expected.findings.append(
-            Finding(
-                self.environment.relative(path),
-                path,
-                "unverifiable",
-                f"RECORD is malformed in {len(lines)} row(s), read as well as can be; the first is {lines[0][:120]!r}",
-                owner.distribution.name,
-                verified_against=owner.level,
-            )
-        )
-
     def _edited(self, owner: Owner, differences: list[str]) -> None:
+        # One that cannot be read is told as that.
+        unreadable = owner.distribution.directory + "/RECORD" in self.environment.unreadable
+        if differences and owner.selected and self.wanted is None and not unreadable:
+            more = f" and {len(differences) - 5} more" if len(differences) > 5 else ""
+            shown = "; ".join(sorted(differences)[:5])
+            self._note(owner, "record_edited", f"it is not what the wheel's RECORD says: {shown}{more}")
+
+    def _note(self, owner: Owner, status: str, detail: str) -> None:
+        """A finding about an installed RECORD itself."""
         path = owner.distribution.directory + "/RECORD"
-        more = f" and {len(differences) - 5} more" if len(differences) > 5 else ""
+        name = owner.distribution.name
         self.expected.findings.append(
-            Finding(
-                self.environment.relative(path),
-                path,
-                "record_edited",
-                f"it is not what the wheel's RECORD says: {'; '.join(sorted(differences)[:5])}{more}",
-                owner.distribution.name,
-                verified_against=owner.level,
-            )
+            Finding(self.environment.relative(path), path, status, detail, name, verified_against=owner.level)
         )
-
-
-def _member_claim(owner: Owner, wheel: Wheel, member: str) -> Claim:
-    """What the wheel says of one of its members: by its RECORD, or by the member's bytes where RECORD has no hash."""
-    row = wheel.rows.get(member)
-    size = wheel.sizes[member]
-    if row is not None and row.digest:
-        return Claim(owner, row.algorithm, row.digest, size, member)
-    try:
-        return Claim(owner, "sha256", bytes.fromhex(wheel.sha256(member)), size, member)
-    except WheelError as error:
-        return Claim(owner, "", b"", None, member, str(error))
 
 
 def is_cached_bytecode(path: str) -> bool:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from typing import Optional
 
@@ -57,12 +58,29 @@ _ENTRY = re.compile(r"([A-Za-z_][\w.]*)\s*:\s*([A-Za-z_][\w.]*)\Z")
 # Where the interpreter's path is too long or has a space, sh finds it: to sh a command, to Python a string.
 _TRAMPOLINE = re.compile(rb"#!/bin/sh\r?\n'''exec' [^\n]+ \"\$0\" \"\$@\"\r?\n' '''\r?\n")
 _SHEBANG = re.compile(rb"#![^\n]*\n?")
+_EXEC = re.compile(rb"""#!/bin/sh\r?\n'''exec' (?:"([^"$`\\]+)"|'([^']+)'|([^\s"'$`\\]+)) "\$0" "\$@"\r?\n""")
+# uv's relocatable environments: the interpreter beside the script, wherever that is.
+_BESIDE = re.compile(
+    rb"""#!/bin/sh\r?\n'''exec' "\$\((?:dirname -- "\$\(realpath -- "\$0"\)"|"""
+    rb"""CDPATH= cd -- "\$\(dirname -- "\$0"\)" && echo "\$PWD")\)"/'?(?:python|pypy)[\d.]*t?'? "\$0" "\$@"\r?\n"""
+)
 
 
 def without_interpreter(data: bytes) -> bytes:
     """A script without the lines that name its interpreter, which differ from environment to environment."""
     match = _TRAMPOLINE.match(data) or _SHEBANG.match(data)
     return data[match.end() :] if match else data
+
+
+def interpreter(data: bytes) -> Optional[str]:
+    """What a script's first lines start: a path, nothing for the interpreter beside it, None for what is not known."""
+    if _BESIDE.match(data):
+        return ""
+    match = _EXEC.match(data)
+    if match:
+        return os.fsdecode(match.group(match.lastindex or 1))
+    words = data.split(b"\n", 1)[0][2:].split() if data.startswith(b"#!") else []
+    return os.fsdecode(words[0]) if words and words[0].startswith(b"/") else None
 
 
 def is_generated(data: bytes, entry: str) -> bool:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from typing import Optional
 
@@ -13,6 +14,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.files import read_fi
 from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import Distribution, Environment
 from ansible_collections.pristine.vllm.plugins.module_utils.record.expected import Claim, Expected, Script
 from ansible_collections.pristine.vllm.plugins.module_utils.record.hashing import Outcome
+from ansible_collections.pristine.vllm.plugins.module_utils.record.launchers import LIMIT, Launchers
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import (
     INSTALLED_RECORD,
     LEVELS,
@@ -20,11 +22,11 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.model import 
     Finding,
     ScanError,
 )
-from ansible_collections.pristine.vllm.plugins.module_utils.record.scripts import is_generated, without_interpreter
+from ansible_collections.pristine.vllm.plugins.module_utils.record.parse import DIGEST_BYTES
 from ansible_collections.pristine.vllm.plugins.module_utils.record.walk import Links, Stray, could_run
 from ansible_collections.pristine.vllm.plugins.module_utils.record.wheel import WheelError
 
-_SCRIPT_LIMIT = 16 * 1024 * 1024
+_EMPTY = {name: hashlib.new(name).digest() for name in DIGEST_BYTES}
 
 
 class Judge:
@@ -63,13 +65,18 @@ class Judge:
         """One file that somebody lists."""
         claim = _best(claims)
         if outcome is None:
-            if not claim.digest:
-                self._add(path, "unverifiable", claim.problem, claim)
+            if claim.problem:
+                sha256 = claim.digest.hex() if claim.algorithm == "sha256" and claim.digest else None
+                self._add(path, "unverifiable", claim.problem, claim, sha256)
+                self._weakened |= claim.owner.level == INSTALLED_RECORD
         elif outcome.state == "missing":
-            broken = claim.problem and claim.member
-            self._add(path, "unverifiable" if broken else "missing", claim.problem if broken else "not there", claim)
+            wheel = claim.owner.wheel
+            ghost = bool(claim.member) and wheel is not None and claim.member not in wheel.sizes
+            self._add(path, "unverifiable" if ghost else "missing", claim.problem if ghost else "not there", claim)
         elif outcome.state == "unreadable":
             self._add(path, "unreadable", outcome.text, claim)
+        elif outcome.state == "irregular" and self._is_directory_row(path, claims):
+            pass
         elif outcome.state == "irregular":
             out = os.path.islink(path) and self._links.leads_out(path)
             detail = outcome.text + (", out of the environment" if out else " and no regular file")
@@ -79,6 +86,13 @@ class Judge:
             self._add(path, "unverifiable", detail, claim, outcome.sha256)
         else:
             self._add(path, "modified", outcome.text, claim, outcome.sha256)
+
+    def _is_directory_row(self, path: str, claims: list[Claim]) -> bool:
+        """Whether rows without content, as some builders write them for directories, mean just that."""
+        if any(claim.digest and claim.digest != _EMPTY.get(claim.algorithm) for claim in claims):
+            return False
+        folder = os.path.isdir(path) and not os.path.islink(path)
+        return folder and any(other.startswith(path + "/") for other in self._expected.listed)
 
     def _is_member(self, claims: list[Claim], sha256: Optional[str]) -> bool:
         """Whether a file that RECORD denies is the wheel's member all the same: published wheels have such rows."""
@@ -92,40 +106,37 @@ class Judge:
 
     def scripts(self) -> None:
         """Scripts whose bytes no wheel holds: do they do what the wheel's entry points or scripts do?"""
-        found = {finding.file for finding in self._findings}
+        known = {finding.file: finding for finding in self._findings}
+        launchers = Launchers(self._environment)
         for script in self._expected.scripts:
-            if script.path in found or self._links.escape(os.path.dirname(script.path)):
+            finding = known.get(script.path)
+            if (finding is not None and finding.status != "modified") or not script.owner.selected:
                 continue
-            claims = self._expected.claims.get(script.path, [])
-            if script.path not in self._expected.listed or not script.owner.selected:
+            if script.path not in self._expected.listed or self._links.escape(os.path.dirname(script.path)):
                 continue
-            claim = _best(claims) if claims else Claim(script.owner, "", b"", None)
+            claim = Claim(script.owner, "", b"", None)
             try:
-                data = read_file(script.path, _SCRIPT_LIMIT)
+                verdict = launchers.judge(script, read_file(script.path, LIMIT))
             except FileNotFoundError:
-                self._add(script.path, "missing", "not there", claim)
+                verdict = "missing", "not there"
             except OSError as error:
-                self._add(script.path, "unreadable", str(error.strerror), claim)
-            else:
-                self._script(script, data, claim)
+                verdict = "unreadable", str(error.strerror)
+            if verdict is None:
+                continue
+            if finding is None:
+                self._script(script, claim, *verdict)
+            elif verdict[0] == "modified":
+                # The installed RECORD denied it, and so does the wheel.
+                finding.verified_against = script.owner.level
 
-    def _script(self, script: Script, data: bytes, claim: Claim) -> None:
-        wheel = script.owner.wheel
-        if script.member and wheel is not None:
-            try:
-                if without_interpreter(data) != without_interpreter(wheel.read(script.member, _SCRIPT_LIMIT)):
-                    sha256 = sha256_file(script.path)
-                    detail = "differs from the wheel's script in more than the line that names its interpreter"
-                    self._add(script.path, "modified", detail, Claim(script.owner, "", b"", None), sha256)
-            except WheelError as error:
-                self._add(script.path, "unverifiable", str(error), claim)
-        elif not is_generated(data, script.entry):
+    def _script(self, script: Script, claim: Claim, status: str, detail: str) -> None:
+        self._add(script.path, status, detail, claim)
+        if status == "unverifiable":
             self._weakened = True
-            detail = (
-                f"no installer known here writes such a script for {script.entry}; only the installed RECORD vouches"
-            )
-            self._add(script.path, "unverifiable", detail, claim)
             self._findings[-1].verified_against = INSTALLED_RECORD
+        elif status == "modified":
+            with contextlib.suppress(OSError):
+                self._findings[-1].actual_sha256 = sha256_file(script.path)
 
     def strays(self, strays: list[Stray]) -> None:
         """What the walk met."""
@@ -160,14 +171,15 @@ class Judge:
                 )
                 self._add(group[-1].directory, "duplicate", detail)
                 self._findings[-1].distribution = group[-1].name
-        if names:
-            return
-        for path in self._environment.leftovers:
-            self._add(path, "leftover", "remains of an interrupted installation")
+        chosen = tuple(f"{owner.distribution.directory}/" for owner in self._expected.owners if owner.selected)
+        marks = [(path, "leftover", "remains of an interrupted installation") for path in self._environment.leftovers]
         for path in self._environment.escaped:
-            self._add(path, "redirected", f"leads out of the environment, to {os.path.realpath(path)}; not opened")
-        for path, reason in self._environment.unreadable.items():
-            self._add(path, "unreadable", reason)
+            real = os.path.realpath(path)
+            marks.append((path, "redirected", f"leads out of the environment, to {real}; not opened"))
+        marks += [(path, "unreadable", reason) for path, reason in self._environment.unreadable.items()]
+        for path, status, detail in marks:
+            if not names or f"{path}/".startswith(chosen):
+                self._add(path, status, detail)
 
     def _whole(self, distribution: Distribution, detail: str) -> None:
         self._add(distribution.directory, "unverifiable", detail)

@@ -10,8 +10,8 @@ import io
 import os
 
 import pytest
-from ansible_collections.pristine.vllm.plugins.module_utils.record.expected import locate
 from ansible_collections.pristine.vllm.plugins.module_utils.record.parse import parse_hash, parse_record
+from ansible_collections.pristine.vllm.plugins.module_utils.record.places import locate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

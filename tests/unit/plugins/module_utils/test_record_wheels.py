@@ -115,12 +115,22 @@ def test_edited_scripts(env: Env, demo_wheel: pathlib.Path, script: str) -> None
     _edit_record(env, script, old, new)
     assert env.found() == {}
     finding = env.one(wheel=demo_wheel) if script != "demo-sh" else env.scan(wheel=demo_wheel).findings[0]
-    if script in ("demo-tool", "demo-sh"):
-        assert (finding.path, finding.status, finding.verified_against) == (f"bin/{script}", "modified", "wheel_record")
-    else:
-        # A script that an installer generates is in no wheel: when it is of no known kind, only RECORD vouches for it.
-        assert (finding.status, finding.verified_against) == ("unverifiable", "installed_record")
-        assert env.scan(wheel=demo_wheel).summary.verified_against == "installed_record"
+    assert (finding.path, finding.status, finding.verified_against) == (f"bin/{script}", "modified", "wheel_record")
+    assert finding.actual_sha256 == sha256(new)
+
+
+def test_scripts_of_an_installer_that_is_not_known(pip_env: Env, demo_wheel: pathlib.Path) -> None:
+    """In no wheel, and of no known kind: only RECORD vouches for it, and that is what the result says."""
+    (pip_env.site / INFO / "INSTALLER").write_bytes(b"other\n")
+    _edit_record(pip_env, "INSTALLER", b"pip\n", b"other\n")
+    path = pip_env.root / "bin/demo-cli"
+    old = path.read_bytes()
+    path.write_bytes(old + b"import os\n")
+    _edit_record(pip_env, "demo-cli", old, old + b"import os\n")
+    result = pip_env.scan(wheel=demo_wheel)
+    (finding,) = result.findings
+    assert (finding.path, finding.status) == ("bin/demo-cli", "unverifiable")
+    assert finding.verified_against == result.summary.verified_against == "installed_record"
 
 
 def test_members_outside_of_site_packages(pip_env: Env, demo_wheel: pathlib.Path) -> None:
@@ -225,7 +235,9 @@ def test_a_wheel_with_members_that_its_record_does_not_list(tmp_path: pathlib.Pa
     wheel = build_wheel(tmp_path / "wheels", record=record)
     env = Env(make_environment(tmp_path / "env", "pip", wheel))
     assert env.found() == {CORE: "unverifiable"}
-    assert env.found(wheel=wheel) == {}
+    finding = env.one(wheel=wheel)
+    assert (finding.path, finding.status, finding.actual_sha256) == (CORE, "unverifiable", sha256(SOURCE))
+    assert "the wheel's own RECORD does not list it" in finding.detail
     (env.site / CORE).write_bytes(b"edited")
     assert env.found() == {CORE: "unverifiable"}
     assert env.found(wheel=wheel) == {CORE: "modified"}
