@@ -186,13 +186,17 @@ class Judge:
         self._findings[-1].distribution = distribution.name
 
     def unlisted_tops(self) -> set[str]:
-        """Top-level paths, suffixes aside, of distributions that have neither RECORD nor wheel."""
-        return {
+        """Top-level paths, suffixes aside, of distributions that have neither RECORD nor wheel.
+
+        Not those that another distribution's package has: a name in a text file must not hide what is put there.
+        """
+        tops = {
             f"{owner.distribution.site}/{name}"
             for owner in self._expected.owners
             if owner.wheel is None and owner.distribution.record is None
             for name in owner.distribution.top_level
         }
+        return {top for top in tops if f"{top}/__init__.py" not in self._expected.listed}
 
     def tops(self, site: str) -> set[str]:
         """The names at the top of a site-packages that the selected distributions have files in."""
