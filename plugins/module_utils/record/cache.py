@@ -155,7 +155,7 @@ def _parse(body: bytes, root: str) -> Known:
 
 def _read(path: str) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as stream:
+    try:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
             raise CacheError("is not a regular file")
@@ -165,7 +165,10 @@ def _read(path: str) -> bytes:
             )
         if info.st_size > _LIMIT:
             raise CacheError("is too large")
-        return stream.read(_LIMIT)
+        with open(descriptor, "rb", closefd=False) as stream:
+            return stream.read(_LIMIT)
+    finally:
+        os.close(descriptor)
 
 
 def save(path: str, root: str, entries: dict[str, tuple[bytes, bytes]], clock: Clock) -> None:
