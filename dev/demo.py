@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
 from rich.console import Console
 from rich.markup import escape
 from rich.syntax import Syntax
@@ -147,10 +148,11 @@ def show_dirt(console: Console, host: Host, checks: Checks) -> dict[str, Any]:
     )
     for finding in scan["findings"]:
         console.print(f"  [red]{finding['status']:<11}[/] {finding['path']}", highlight=False)
+    console.print("what was added, read from the syntax tree:")
     for probe in scan["probes"]:
-        target = f" -> {probe['artifact_glob']}" if probe.get("artifact_glob") else ""
-        told = escape(f"line {probe['line']}: {probe['code']}{target}")
-        console.print(f"  [yellow]{probe['kind']:<11}[/] {told}", highlight=False)
+        if probe["kind"] != "other":
+            told = probe.get("artifact_glob") or probe["code"]
+            console.print(f"  [yellow]{probe['kind']:<11}[/] line {probe['line']}: {escape(told)}", highlight=False)
     text = next((d["prepared"] for d in scan["diff"] if SUSPECT in d["prepared"].splitlines()[0]), "")
     console.print(Syntax(text, "diff", theme="ansi_dark", background_color="default", word_wrap=True))
     modified = {f["path"] for f in scan["findings"] if f["status"] == "modified"}
@@ -165,20 +167,27 @@ def show_dirt(console: Console, host: Host, checks: Checks) -> dict[str, Any]:
 def follow(console: Console, lines: Iterator[str], sampler: Sampler) -> None:
     """Show plan and phases as the playbook comes to them; end the sampling where the service may stop."""
     task = ""
+    said: list[str] = []
     for line in lines:
         if line.startswith("TASK ["):
-            task = line.removeprefix("TASK [").split("]")[0].split(" : ")[-1]
-            if task == "Report the plan":
-                console.rule("[bold]2. The plan")
+            task, said = line.removeprefix("TASK [").split("]")[0].split(" : ")[-1], []
             if task.startswith("Report phase"):
-                phase = task.removeprefix("Report ")
-                if "preflight" in phase:
-                    console.print("the playbook runs; the service is asked for /health once a second")
-                if not any(name in phase for name in UNDISTURBED):
-                    sampler.stop()
-                console.print(f"  [cyan]{time.strftime('%H:%M:%S')}[/] {phase}", highlight=False)
-        elif task == "Report the plan" and line.strip().startswith("- "):
-            console.print(f"  {line.strip().removeprefix('- ')}", highlight=False)
+                show_phase(console, task.removeprefix("Report "), sampler)
+        elif task == "Report the plan" and line.startswith("    "):
+            said.append(line)
+        elif task == "Report the plan" and said:
+            console.rule("[bold]2. The plan")
+            for told in yaml.safe_load("\n".join(said))["msg"]:
+                console.print(f"  {told}", highlight=False)
+            said = []
+
+
+def show_phase(console: Console, phase: str, sampler: Sampler) -> None:
+    if "preflight" in phase:
+        console.print("the playbook runs; the service is asked for /health once a second")
+    if not any(name in phase for name in UNDISTURBED):
+        sampler.stop()
+    console.print(f"  [cyan]{time.strftime('%H:%M:%S')}[/] {phase}", highlight=False)
 
 
 def last_record(host: Host) -> dict[str, Any]:
