@@ -18,7 +18,6 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.model import 
     Finding,
 )
 from ansible_collections.pristine.vllm.plugins.module_utils.record.parse import Row, parse_record
-from ansible_collections.pristine.vllm.plugins.module_utils.record.places import locate as locate  # noqa: PLC0414
 from ansible_collections.pristine.vllm.plugins.module_utils.record.places import place
 from ansible_collections.pristine.vllm.plugins.module_utils.record.reference import (
     difference,

@@ -27,10 +27,15 @@ def locate(site: str, root: str, row: str) -> Optional[str]:
 def place(environment: Environment, site: str, row: str) -> Optional[str]:
     """As `locate`, for rows that go by another name of site-packages or of the environment too, such as ``lib64``.
 
-    Links are resolved, and nothing is opened.
+    Links are resolved, and nothing is opened. Rows with the backslashes of another system mean slashes, unless there is
+    such a file.
     """
     root, aliases = environment.root, environment.aliases
     path = locate(site, root, row)
+    if "\\" in row and not (path is not None and os.path.lexists(path)):
+        other = place(environment, site, row.replace("\\", "/"))
+        if other is not None and os.path.lexists(other):
+            return other
     if path is not None and not (aliases and row[0] in "./"):
         return path
     inside = [] if path is None else [path]

@@ -19,7 +19,6 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.cache import 
     save,
 )
 from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import Distribution, Environment
-from ansible_collections.pristine.vllm.plugins.module_utils.record.expected import locate
 from ansible_collections.pristine.vllm.plugins.module_utils.record.hashing import (
     Content,
     Hasher,
@@ -28,6 +27,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.hashing impor
     judge,
     only_sha256,
 )
+from ansible_collections.pristine.vllm.plugins.module_utils.record.places import locate
 from ansible_collections.pristine.vllm.plugins.module_utils.record.pool import Pool, Progress, usable_cores
 from ansible_collections.pristine.vllm.plugins.module_utils.record.walk import Links
 

@@ -26,6 +26,8 @@ def rows_by_member(wheel: Wheel) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {}
     for row in wheel.record.rows:
         path = row.path
+        if "\\" in path and path not in wheel.sizes:
+            path = path.replace("\\", "/")
         found.setdefault(posixpath.normpath(path) if "./" in path or "//" in path else path, []).append(row)
     return found
 
