@@ -31,7 +31,9 @@ def arguments() -> argparse.Namespace:
         prog="make drift ENV=path", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("environment", help="root of a virtual environment (ENV)")
-    parser.add_argument("wheels", nargs="*", help="a wheel or a folder of wheels (WHEELS)")
+    parser.add_argument(
+        "wheels", nargs="*", help="a wheel, a folder of wheels, or the http(s) address of either (WHEELS)"
+    )
     parser.add_argument("--lock", help="requirements file with the sha256 of each wheel")
     parser.add_argument("--all", action="store_true", help="every finding and every probe, not one screen of them")
     parser.add_argument("--diff", action="store_true", help="the differences too, where a wheel has the pristine text")
@@ -78,7 +80,7 @@ def main() -> int:
     given = arguments()
     options = ScanOptions(
         environment=str(Path(given.environment).absolute()),
-        wheels=[str(Path(wheel).absolute()) for wheel in given.wheels],
+        wheels=[wheel if "://" in wheel else str(Path(wheel).absolute()) for wheel in given.wheels],
         lock=given.lock,
     )
     try:

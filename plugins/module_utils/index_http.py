@@ -10,6 +10,7 @@ import http.client
 import netrc
 import os
 import re
+import socket
 import time
 import urllib.error
 import urllib.parse
@@ -230,7 +231,8 @@ def _length(headers: Any) -> Optional[int]:
 def why(error: Exception) -> str:
     """An exception of the HTTP stack in words."""
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
-    if isinstance(reason, TimeoutError):
+    # Up to Python 3.9 a socket's time-out was an exception of its own.
+    if isinstance(reason, (TimeoutError, socket.timeout)):
         return "no answer in time"
     if isinstance(reason, OSError) and reason.strerror:
         return reason.strerror

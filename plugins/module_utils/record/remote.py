@@ -51,14 +51,15 @@ class Limits:
 class RemoteSources:
     """The http(s) addresses among the sources of wheels, asked in their order, one distribution after the other."""
 
-    def __init__(self, urls: list[str], pins: dict[str, set[str]], limits: Optional[Limits] = None) -> None:
+    def __init__(self, urls: list[str], pins: dict[str, set[str]], warnings: list[str]) -> None:
         """Nothing is asked yet.
 
         :param pins: as `WheelSources` has them.
+        :param warnings: is added to.
         """
-        self.limits = limits or Limits()
+        self.limits = Limits()
         self.client = IndexClient(self.limits.timeout)
-        self.warnings: list[str] = []
+        self.warnings = warnings
         self._given = urls
         self._urls = list(urls)
         self._pins = pins
@@ -68,6 +69,7 @@ class RemoteSources:
 
     def find(self, distribution: Distribution) -> Optional[Wheel]:
         """The distribution's wheel, open; None, and a reason in ``warnings``, where none can be used."""
+        told = len(self.warnings)
         for url in list(self._urls):
             try:
                 wheel = self._find(url, distribution)
@@ -86,7 +88,7 @@ class RemoteSources:
                 self.warnings.append(f"wheels: {shown(url)} is not asked any more: {_FAILURES} of its wheels failed")
                 self._urls.remove(url)
                 self._failures = 0
-        if self._urls:
+        if self._urls and len(self.warnings) == told:
             self._absent.append(f"{distribution.name} {distribution.version}")
         return None
 

@@ -40,7 +40,7 @@ class WheelSources:
         #: Reads a wheel and says its sha256 in hex digits.
         self.digest: Callable[[str], str] = sha256_file
         self._wheels: list[Wheel] = []
-        self.remote = RemoteSources([source for source in sources if _is_address(source)], self.pins)
+        self.remote = RemoteSources([source for source in sources if _is_address(source)], self.pins, self.warnings)
         for source in sources:
             for path in _wheels_of(source):
                 name = parse_wheel_name(os.path.basename(path))
