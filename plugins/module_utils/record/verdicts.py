@@ -81,7 +81,7 @@ class Judge:
             out = os.path.islink(path) and self._links.leads_out(path)
             detail = outcome.text + (", out of the environment" if out else " and no regular file")
             self._add(path, "redirected" if out else "modified", detail, claim)
-        elif self._is_member(claims, outcome.sha256):
+        elif self._is_member(path, claims, outcome.sha256):
             detail = "it is byte for byte what the wheel holds, but the wheel's own RECORD says otherwise"
             self._add(path, "unverifiable", detail, claim, outcome.sha256)
         else:
@@ -94,13 +94,14 @@ class Judge:
         folder = os.path.isdir(path) and not os.path.islink(path)
         return folder and any(other.startswith(path + "/") for other in self._expected.listed)
 
-    def _is_member(self, claims: list[Claim], sha256: Optional[str]) -> bool:
+    def _is_member(self, path: str, claims: list[Claim], sha256: Optional[str]) -> bool:
         """Whether a file that RECORD denies is the wheel's member all the same: published wheels have such rows."""
         for claim in claims:
             wheel = claim.owner.wheel
             if wheel is not None and claim.member in wheel.sizes:
-                with contextlib.suppress(WheelError):
-                    if wheel.sha256(claim.member) == sha256:
+                with contextlib.suppress(WheelError, OSError):
+                    # Libraries have hundreds of megabytes, and the wheel may be far away.
+                    if os.lstat(path).st_size == wheel.sizes[claim.member] and wheel.sha256(claim.member) == sha256:
                         return True
         return False
 

@@ -169,6 +169,16 @@ def test_only_what_is_needed_is_moved(bare: Env, large: pathlib.Path, server: Fi
     assert ranges[0].endswith(str(large.stat().st_size - 1)), "its end is known: no probe"
 
 
+def test_a_library_of_another_size_is_not_fetched(bare: Env, large: pathlib.Path, server: FileServer) -> None:
+    unpack(bare, large)
+    (bare.site / "demo/lib.abi3.so").write_bytes(b"\x7fELF\0edited")
+    server.add(large)
+    findings, diff, _probes, _result = outcome(bare, server.html(PROJECT, large.name), files=["demo/lib.abi3.so"])
+    assert [one["status"] for one in findings] == ["modified"]
+    assert "member demo/lib.abi3.so is larger than" in diff[0]["prepared"]
+    assert server.sent < 200_000
+
+
 def test_a_small_wheel_takes_one_request(pip_env: Env, demo_wheel: pathlib.Path, server: FileServer) -> None:
     server.add(demo_wheel)
     url = server.json(PROJECT, {"filename": demo_wheel.name, "size": demo_wheel.stat().st_size})
