@@ -28,7 +28,9 @@ options:
     type: path
     required: true
   environment:
-    description: The environment to describe. By default C(<root>/current).
+    description:
+      - An environment that served before there was a C(current), to be adopted.
+      - It is what RV(environment) describes for as long as there is no such link.
     type: path
   version:
     description: The version to find an unused release id for.
@@ -48,7 +50,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 environment:
-  description: The environment that was asked for.
+  description: The live environment. That is C(<root>/current), or O(environment) where there is no such link.
   returned: success
   type: dict
   contains:
@@ -120,9 +122,12 @@ def main() -> None:
     try:
         layout = Layout(params["root"])
         links = {name: layout.link(name) for name in ("current", "previous")}
+        live = os.path.join(layout.root, "current")
+        if links["current"] is None and params["environment"]:
+            live = params["environment"]
         module.exit_json(
             changed=False,
-            environment=describe_environment(params["environment"] or os.path.join(layout.root, "current")),
+            environment=describe_environment(live),
             releases=[place.describe() for place in layout.releases()],
             next_id=layout.next_id(params["version"]) if params["version"] else None,
             **{name: place.describe() if place else None for name, place in links.items()},

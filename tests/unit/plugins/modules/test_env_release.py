@@ -114,6 +114,14 @@ def test_switching_pruning_and_removing_agree_with_their_check(host: Host) -> No
     assert host.run("absent", True, release="v-1")["msg"] == refused["msg"]
 
 
+def test_an_adopted_environment_is_the_live_one_until_a_release_is(host: Host) -> None:
+    adopted = fake_environment(host.base / "ml-env")
+    assert host.info(environment=str(adopted))["environment"]["path"] == str(adopted)
+    fake_release(host.root, "v-1", "2026-11-01T00:00:00Z")
+    host.run("current", release="v-1")
+    assert host.info(environment=str(adopted))["environment"]["real_path"] == str(host.root / "releases/v-1")
+
+
 def test_a_check_takes_the_release_as_built(host: Host) -> None:
     check = host.run("current", True, release="v-1")
     assert check["changed"] is True
