@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any, Optional
 
+from ansible_collections.pristine.vllm.plugins.module_utils.record.model import STATUSES
 from ansible_collections.pristine.vllm.plugins.module_utils.report import HARMLESS
 
 #: The keys of a release's metadata that make it the pinned one. The Python is one of them: a release is built for it.
@@ -72,7 +73,9 @@ def _scan_reason(scan: dict[str, Any]) -> str:
     if not scan or scan.get("pristine", True):
         return ""
     counts = Counter(finding["status"] for finding in scan["findings"] if finding["status"] not in HARMLESS)
-    told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    if scan.get("summary", {}).get("truncated"):
+        counts = Counter({status: scan["summary"][status] for status, counting in STATUSES.items() if counting})
+    told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()) if count)
     return f"the live environment is not pristine: {told}"
 
 

@@ -40,15 +40,43 @@ options:
     description: As O(pristine.vllm.wheel_record_info#module:lock).
     type: path
   findings:
-    description: The RV(pristine.vllm.wheel_record_info#module:findings) of a scan, as they are.
+    description:
+      - The RV(pristine.vllm.wheel_record_info#module:findings) of a scan, as they are.
+      - Without them the environment is scanned, and all that is found is kept. This is for results that were truncated.
     type: list
     elements: dict
-    required: true
   probes:
     description: The RV(pristine.vllm.wheel_record_info#module:probes) of the same scan.
     type: list
     elements: dict
     default: []
+  adaptations:
+    description: As O(pristine.vllm.wheel_record_info#module:adaptations), for when O(findings) is not given.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: The file, as findings name it.
+        type: str
+        required: true
+      sha256:
+        description: What the adapted file must be, as 64 hexadecimal digits.
+        type: str
+        required: true
+      reason:
+        description: Why.
+        type: str
+        required: true
+  ignore:
+    description: As O(pristine.vllm.wheel_record_info#module:ignore), for when O(findings) is not given.
+    type: list
+    elements: str
+    default: []
+  max_findings:
+    description: How many entries of RV(archived) are returned at most; V(0) for all. All are kept in any case.
+    type: int
+    default: 1000
   quarantine:
     description: An absolute path. It is made when there is something to keep.
     type: path
@@ -77,7 +105,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 archived:
-  description: The findings that count against pristine, in their order.
+  description: The findings that count against pristine, in their order, at most O(max_findings).
   returned: success
   type: list
   elements: dict
@@ -100,6 +128,10 @@ archived:
     note:
       description: Why nothing is kept, or why there is no patch where a wheel was at hand. Else empty.
       type: str
+truncated:
+  description: How many entries were left out of RV(archived).
+  returned: success
+  type: int
 """
 
 from typing import Any
@@ -108,6 +140,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.pristine.vllm.plugins.module_utils.index_http import secrets_of
 from ansible_collections.pristine.vllm.plugins.module_utils.record.archive import Plan, apply, plan
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import ScanError, ScanOptions
+from ansible_collections.pristine.vllm.plugins.module_utils.record.options import scan_argument_spec, scan_options
+from ansible_collections.pristine.vllm.plugins.module_utils.record.result import result_of
+from ansible_collections.pristine.vllm.plugins.module_utils.record.scan import scan
 
 
 def _diff(decided: Plan, quarantine: str) -> dict[str, str]:
@@ -121,28 +156,41 @@ def _diff(decided: Plan, quarantine: str) -> dict[str, str]:
     }
 
 
+def _found(options: ScanOptions) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Findings and probes of a scan, all of them."""
+    done = scan(options)
+    try:
+        result = result_of(done, 0)
+    finally:
+        done.close()
+    return result["findings"], result["probes"]
+
+
 def main() -> None:
     """Uses of the module: params, check_mode and _diff are read, warn, fail_json and exit_json called.
 
     And no_log_values is added to.
     """
+    shared = scan_argument_spec()
+    names = ("environment", "wheels", "lock", "adaptations", "ignore", "max_findings")
     module = AnsibleModule(
         argument_spec={
-            "environment": {"type": "path", "required": True},
-            "wheels": {"type": "list", "elements": "str", "default": []},
-            "lock": {"type": "path"},
-            "findings": {"type": "list", "elements": "dict", "required": True},
+            **{name: shared[name] for name in names},
+            "findings": {"type": "list", "elements": "dict"},
             "probes": {"type": "list", "elements": "dict", "default": []},
             "quarantine": {"type": "path", "required": True},
         },
         supports_check_mode=True,
     )
-    params = module.params
+    params, limit = module.params, module.params["max_findings"]
     module.no_log_values.update(secrets_of(params["wheels"]))
-    options = ScanOptions(environment=params["environment"], wheels=params["wheels"], lock=params["lock"])
     result: dict[str, Any] = {}
     try:
-        decided = plan(options, params["findings"], params["probes"], params["quarantine"])
+        options = scan_options(params)
+        findings, probes = params["findings"], params["probes"]
+        if findings is None:
+            findings, probes = _found(options)
+        decided = plan(options, findings, probes, params["quarantine"])
         result["changed"] = decided.changed
         if module._diff:
             result["diff"] = _diff(decided, params["quarantine"])
@@ -152,7 +200,10 @@ def main() -> None:
         module.fail_json(msg=str(error))
     for warning in decided.warnings:
         module.warn(warning)
-    module.exit_json(archived=[item.to_dict() for item in decided.items], **result)
+    archived = decided.items[:limit] if limit else decided.items
+    module.exit_json(
+        archived=[item.to_dict() for item in archived], truncated=len(decided.items) - len(archived), **result
+    )
 
 
 if __name__ == "__main__":

@@ -106,13 +106,21 @@ options:
   cache:
     description:
       - A file that remembers what this scan reads, so that the next one reads only what changed. By default none.
-      - A file is taken for unchanged while its inode, size, mode and times are the same, which root can forge. Only files
-        whose times were a minute old when they were read are remembered, and none that are reached through a link.
+      - A file is taken for unchanged while its inode, size, mode and times are the same, which root can forge. Only
+        files whose times were a minute old when they were read are remembered, and none reached through a link.
       - RV(summary.from_cache) counts the files that were not read. Whole wheels that O(lock) pins are remembered too.
-      - It is ignored, with a warning, and written anew when it is damaged, belongs to someone else than root or the user
-        who scans, could be written by others, is of another environment or release, or the clock was set since.
+      - It is ignored, with a warning, and written anew when it is damaged, belongs to someone else than root or the
+        user who scans, could be written by others, is of another environment or release, or the clock was set since.
       - Not used when O(files) is given.
     type: path
+  max_findings:
+    description:
+      - How many findings, and how many probes of them, are returned at most; V(0) for all. Those that count against
+        RV(pristine) are preferred to others, and probes that dump tensors to other probes.
+      - RV(pristine) and the counts in RV(summary) are of all of them, and M(pristine.vllm.drift_archive) keeps all of
+        them when it is not told which.
+    type: int
+    default: 1000
   workers:
     description: How many processes hash files. By default as many as there are usable cores.
     type: int
@@ -242,6 +250,9 @@ summary:
     ignored:
       description: Findings that were left out because of O(ignore).
       type: int
+    truncated:
+      description: Findings that are counted here and were left out of RV(findings) because of O(max_findings).
+      type: int
     remote_requests:
       description: HTTP requests that wheels on servers took, redirects included. Differences and probes count too.
       type: int
@@ -280,9 +291,9 @@ diff:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.pristine.vllm.plugins.module_utils.index_http import secrets_of
-from ansible_collections.pristine.vllm.plugins.module_utils.record.evidence import diff_of, probes_of
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import ScanError
 from ansible_collections.pristine.vllm.plugins.module_utils.record.options import scan_argument_spec, scan_options
+from ansible_collections.pristine.vllm.plugins.module_utils.record.result import result_of
 from ansible_collections.pristine.vllm.plugins.module_utils.record.scan import scan
 
 
@@ -299,17 +310,7 @@ def main() -> None:
         module.fail_json(msg=str(error))
     for warning in done.result.warnings:
         module.warn(warning)
-    result = {
-        "changed": False,
-        "pristine": done.result.pristine,
-        "findings": [finding.to_dict() for finding in done.result.findings],
-        "probes": [probe.to_dict() for probe in probes_of(done)],
-    }
-    if module._diff:
-        result["diff"] = diff_of(done)
-    # Both may have fetched something.
-    done.count_transfer()
-    result["summary"] = done.result.summary.to_dict()
+    result = result_of(done, module.params["max_findings"], module._diff)
     done.close()
     module.exit_json(**result)
 

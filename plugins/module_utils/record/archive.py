@@ -25,6 +25,8 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.model import 
 from ansible_collections.pristine.vllm.plugins.module_utils.record.scan import Scan, scan
 
 NOTE = "findings.json"
+# Of more files than that, a scan of all is faster than looking for the owners of each.
+_SINGLY = 200
 
 
 @dataclass
@@ -104,7 +106,7 @@ def plan(options: ScanOptions, findings: list[dict[str, Any]], probes: list[dict
     recorded = [finding.file for finding in counting if finding.status in ("modified", "missing")]
     pristine: Optional[Scan] = None
     if recorded and options.wheels:
-        pristine = scan(replace(options, files=recorded))
+        pristine = scan(replace(options, files=recorded if len(recorded) <= _SINGLY else []))
     warnings = [] if pristine is None else pristine.result.warnings
     try:
         items = [_item(finding, pristine, quarantine) for finding in counting]

@@ -87,15 +87,24 @@ class DiffResult:
         self._where = where
         self._left = TOTAL_CHARACTERS
 
+    @property
+    def full(self) -> bool:
+        """Whether no more files are shown."""
+        return self._left <= 0
+
+    def left(self, files: int) -> None:
+        """Say how many files are not shown."""
+        text = f"... and {files} more files, the diff is too large already; {self._where}\n"
+        self.entries.append({"before_header": "", "after_header": "", "prepared": text})
+
     def add(self, path: str, origin: str, text: str) -> None:
         """Add a file's diff, or a line that says why there is none."""
-        if self._left <= 0:
-            text = f"{path}: not shown, the diff is too large already; {self._where}\n"
         lines = redact(printable(text)).split("\n")
         shown = "\n".join(lines[:FILE_LINES])[:FILE_CHARACTERS]
         if len(shown) < len("\n".join(lines)):
             shown += f"\n... cut here, {len(lines)} lines in all; {self._where}\n"
-        self._left -= len(shown)
+        # The headers too: of many files with little to show they are the most.
+        self._left -= len(shown) + 2 * len(path)
         self.entries.append(
             {
                 "before_header": f"{printable(path)} (pristine: {printable(origin)})",

@@ -51,11 +51,16 @@ class Texts:
 
 
 def diff_of(scan: Scan) -> list[dict[str, str]]:
-    """One entry for each finding that counts and each declared difference, as Ansible's ``--diff`` takes them."""
+    """One entry for each finding that counts and each declared difference, as Ansible's ``--diff`` takes them.
+
+    When the whole is large enough, one entry for all that are left.
+    """
     result = DiffResult(_WHOLE)
-    for finding in scan.result.findings:
-        if not finding.counts and finding.status != "declared":
-            continue
+    different = [finding for finding in scan.result.findings if finding.counts or finding.status == "declared"]
+    for number, finding in enumerate(different):
+        if result.full:
+            result.left(len(different) - number)
+            break
         texts = Texts(scan, finding)
         text = texts.patch(finding.path)
         if text is None:
@@ -68,10 +73,13 @@ def diff_of(scan: Scan) -> list[dict[str, str]]:
     return result.entries
 
 
-def probes_of(scan: Scan) -> list[Probe]:
-    """What was added to each modified Python source whose pristine text is known."""
+def probes_of(scan: Scan, findings: Optional[list[Finding]] = None) -> list[Probe]:
+    """What was added to each modified Python source whose pristine text is known.
+
+    :param findings: some of the scan's; default all of them.
+    """
     probes: list[Probe] = []
-    for finding in scan.result.findings:
+    for finding in scan.result.findings if findings is None else findings:
         if finding.status == "modified" and finding.path.endswith(".py"):
             texts = Texts(scan, finding)
             if texts.pristine is not None and texts.installed is not None:

@@ -25,17 +25,21 @@ def scan_argument_spec() -> dict[str, dict[str, Any]]:
         "ignore": texts,
         "recompile": {"type": "bool", "default": False},
         "cache": {"type": "path"},
+        "max_findings": {"type": "int", "default": 1000},
         "workers": {"type": "int"},
     }
 
 
 def scan_options(params: dict[str, Any]) -> ScanOptions:
-    """A module's parameters as the scan takes them.
+    """A module's parameters as the scan takes them; those that the module does not have are as by default.
 
     :raises ScanError: one has a value that means nothing.
     """
+    params = {**{name: spec.get("default") for name, spec in scan_argument_spec().items()}, **params}
     if params["workers"] is not None and params["workers"] < 1:
         raise ScanError(f"workers: {params['workers']} processes cannot hash anything: give 1 or more, or leave it out")
+    if params["max_findings"] < 0:
+        raise ScanError(f"max_findings: {params['max_findings']} is less than none: give 0 for all of them")
     adaptations = []
     for number, entry in enumerate(params["adaptations"], 1):
         adaptation = Adaptation(entry["path"], entry["sha256"].strip().lower(), entry["reason"])

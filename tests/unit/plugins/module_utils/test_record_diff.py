@@ -90,8 +90,9 @@ def test_results_are_capped_and_masked() -> None:
     result.add("b.py", "demo.whl", '+api_key = "sk-abcdefghijklmnopqrstuvwxyz"\n+\udcff\n')
     assert "abcdefgh" not in result.entries[1]["prepared"]
     assert "\\xff" in result.entries[1]["prepared"]
-    for _number in range(20):
+    while not result.full:
         result.add("c.py", "demo.whl", "+" + "x" * 30000 + "\n")
+    result.left(7)
+    assert result.entries[-1]["prepared"].startswith("... and 7 more files")
     assert sum(len(entry["prepared"]) for entry in result.entries) < TOTAL_CHARACTERS + 40000
-    assert "not shown" in result.entries[-1]["prepared"]
     assert result.entries[0]["before_header"] == "a.py (pristine: demo.whl)"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.pristine.vllm.plugins.module_utils.record.model import STATUSES
 from ansible_collections.pristine.vllm.plugins.module_utils.run_plan import Plan, plan, reusable
 
 PIN = {
@@ -138,3 +139,12 @@ def test_neither_the_live_nor_the_previous_release_is_taken_up() -> None:
     releases = [{"id": name, "metadata": dict(PIN)} for name in ("one-1", "one-2")]
     assert reusable(releases, PIN, {"one-1", "one-2"}) is None
     assert reusable([{"id": "one-3", "metadata": None}], PIN, set()) is None
+
+
+def test_the_reason_counts_what_a_truncated_result_leaves_out() -> None:
+    scan = {
+        "pristine": False,
+        "findings": [{"status": "modified"}],
+        "summary": {**dict.fromkeys(STATUSES, 0), "modified": 7, "missing": 2, "declared": 3, "truncated": 11},
+    }
+    assert decide(host(), scan=scan).reasons == ["the live environment is not pristine: 2 missing, 7 modified"]
