@@ -55,6 +55,10 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     def __init__(self, count: Callable[[], None]) -> None:
         self._count = count
 
+    def http_error_308(self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any) -> Any:
+        """As 307, which is the same for a request without a body; urllib knows it from Python 3.11 on."""
+        return self.http_error_302(req, fp, {308: 307}.get(code, code), msg, headers)
+
     def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> Optional[urllib.request.Request]:

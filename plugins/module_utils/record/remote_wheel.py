@@ -18,6 +18,8 @@ _TAIL = 32 * 1024
 _END = struct.Struct("<4s4H2LH")
 # A member up to this is fetched in one request; of a larger one this is the first.
 _AT_ONCE = 4 * 1024 * 1024
+# Holds a member's header and the first that zipfile unpacks of it: some scripts are programs of megabytes.
+_HEAD = 16 * 1024
 # Compressed. To learn whether a large file is the member although RECORD denies it is not worth more than this.
 _HASH_LIMIT = 64 * 1024 * 1024
 
@@ -55,14 +57,14 @@ class RemoteWheel(Wheel):
             if offset + length + _END.size == size and size - _TAIL > offset:
                 self._file.need(offset - length // 2 - _TAIL // 2, size)
 
-    def _fetch(self, member: str) -> None:
+    def _fetch(self, member: str, at_once: int = _AT_ONCE) -> None:
         if not self._ends:
             infos = sorted(self._zip.infolist(), key=lambda info: info.header_offset)
             stops = [info.header_offset for info in infos[1:]] + [self._zip.start_dir]
             self._ends = {info.filename: (info.header_offset, stop) for info, stop in zip(infos, stops)}
         start, stop = self._ends.get(member, (0, 0))
         try:
-            self._file.need(start, min(stop, start + _AT_ONCE))
+            self._file.need(start, min(stop, start + at_once))
         except RemoteError as error:
             raise WheelError(f"wheel {self.path}: member {member} cannot be read: {error}") from error
 
@@ -93,7 +95,7 @@ class RemoteWheel(Wheel):
 
     def starts_with(self, member: str, prefix: bytes) -> bool:
         """As `Wheel.starts_with`."""
-        self._fetch(member)
+        self._fetch(member, _HEAD)
         return super().starts_with(member, prefix)
 
     def _fetch_bounded(self, member: str) -> None:
