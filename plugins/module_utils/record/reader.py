@@ -32,7 +32,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.pool import P
 from ansible_collections.pristine.vllm.plugins.module_utils.record.walk import Links
 
 # Files of 300 kB are read before anyone knows what they should be: there are few, and they hold most of the bytes.
-_LARGE_ROW = re.compile(rb"^([^\"\r\n]+),sha256=[^,\r\n]*,([3-9]\d{5}|\d{7,15})\r?$", re.MULTILINE)
+_LARGE = re.compile(rb",([3-9]\d{5}|\d{7,15})\r?$", re.MULTILINE)
 _BATCH_BYTES = 4 * 1024 * 1024
 _BATCH_FILES = 64
 _SLICES = 8
@@ -111,14 +111,16 @@ class Reader:
         self._ahead: list[int] = []
         self._paths: set[str] = set()
         self._wheels: dict[str, int] = {}
-        self._hidden: dict[str, bool] = {root: False}
+        self._links = Links(root)
         self._same: Optional[bytes] = None
         count = len(self._known)
         step = count // _SLICES + 1
         self._slices = [
             self._pool.submit(("same", (start, min(start + step, count)))) for start in range(0, count, step)
         ]
-        self._entries: dict[str, tuple[bytes, bytes]] = {}
+        # Entries of the cache that are good, and new ones.
+        self._fresh: list[int] = []
+        self._new: dict[str, tuple[bytes, bytes]] = {}
         self._pool.push()
 
     def __enter__(self) -> Reader:
@@ -148,13 +150,19 @@ class Reader:
         :raises OSError: it cannot be read.
         """
         real = os.path.realpath(wheel)
-        content = self._fresh(real)
-        if content is None and real in self._wheels:
+        place = self._unchanged(real)
+        if place is not None:
+            self._fresh.append(place)
+            return self._known.sha256(place).hex()
+        found = None
+        if real in self._wheels:
             ((_path, found),) = self._pool.wait([self._wheels.pop(real)])[0]
-            content = found and Content(*found)
-        if content is None:
+        if found is None:
             return sha256_file(real)
-        self._note(real, content.identity, content.sha256)
+        content = Content(*found)
+        if content.identity:
+            # No link leads here: it is the end of all links.
+            self._new[real] = (content.identity, content.sha256)
         return content.sha256.hex()
 
     def ahead(self, files: Iterable[tuple[int, str]]) -> None:
@@ -166,26 +174,30 @@ class Reader:
             self._ahead.append(self._pool.submit(("contents", batch), weight))
         self._pool.push()
 
-    def check(self, jobs: list[Job], meanwhile: Callable[[], None]) -> Checked:
+    def check(self, jobs: list[Job], links: Links, meanwhile: Callable[[], None]) -> Checked:
         """Check every job; call ``meanwhile`` once in this process while the workers run. The workers end.
 
         :raises ScanError: a worker died: nothing is then known about its files.
         """
+        self._links = links
         outcomes: dict[int, Outcome] = {}
         early: dict[str, int] = {}
         late: list[tuple[int, int]] = []
-        from_cache = 0
+        from_cache = len(self._fresh)
         for number, (path, claims) in enumerate(jobs):
             if only_sha256(claims):
-                entry = self._fresh(path)
-                if entry is not None:
-                    self._judge(number, jobs[number], entry, outcomes)
-                    from_cache += 1
+                place = self._unchanged(path)
+                if place is not None and not links.hides(path.rpartition("/")[0]):
+                    self._fresh.append(place)
+                    outcome = judge(claims, self._known.size(place), self._known.sha256(place))
+                    if outcome is not None:
+                        outcomes[number] = outcome
                     continue
                 if path in self._paths:
                     early[path] = number
                     continue
             late.append((max((claim[2] or 0 for claim in claims), default=0), number))
+        from_cache = len(self._fresh) - from_cache
         late.sort(reverse=True)
         tasks = [
             self._pool.submit(("check", [(number, jobs[number]) for number in batch]), weight)
@@ -215,65 +227,46 @@ class Reader:
             number = early.get(path)
             if number is None:
                 continue
-            if found is not None:
+            if found is None:
+                outcome = hasher.check(jobs[number])
+            else:
                 content = Content(*found)
                 total += content.size
-                self._judge(number, jobs[number], content, outcomes)
-                continue
-            outcome = hasher.check(jobs[number])
+                outcome = judge(jobs[number][1], content.size, content.sha256)
+                self._note(path, content.identity, content.sha256)
             if outcome is not None:
                 outcomes[number] = outcome
         return total + hasher.bytes_hashed
 
-    def _judge(self, number: int, job: Job, content: Content, outcomes: dict[int, Outcome]) -> None:
-        outcome = judge(job[1], content.size, content.sha256)
-        if outcome is not None:
-            outcomes[number] = outcome
-        self._note(job[0], content.identity, content.sha256)
-
-    def _fresh(self, path: str) -> Optional[Content]:
-        """What the cache says of a file that is still the one it was, and is reached through no link."""
-        number = self._known.find(path)
-        if number is None:
+    def _unchanged(self, path: str) -> Optional[int]:
+        """The number of the cache's entry of a file, when that is still the one that was read."""
+        place = self._known.find(path)
+        if place is None:
             return None
         if self._same is None:
             self._same = b"".join(self._pool.wait(self._slices))
-        if not self._same[number] or self._behind_link(os.path.dirname(path)):
-            return None
-        return Content(self._known.size(number), self._known.sha256(number), self._known.identity(number))
-
-    def _behind_link(self, directory: str) -> bool:
-        hidden = self._hidden.get(directory)
-        if hidden is None:
-            parent = os.path.dirname(directory)
-            hidden = (parent != directory and self._behind_link(parent)) or os.path.islink(directory)
-            self._hidden[directory] = hidden
-        return hidden
+        return place if self._same[place] else None
 
     def _note(self, path: str, identity: bytes, sha256: bytes) -> None:
-        if self._cache and identity and not self._behind_link(os.path.dirname(path)):
-            self._entries[path] = (identity, sha256)
+        if identity and not self._links.hides(path.rpartition("/")[0]):
+            self._new[path] = (identity, sha256)
 
     def _remember(self, jobs: list[Job]) -> None:
         """Write the cache where it would change."""
         if not self._cache:
             return
-        known = self._known
+        known, keep = self._known, set(self._fresh)
         if self._partial:
             # What this scan did not ask for is as good as it was.
-            done = {path for path, _claims in jobs}
-            for number, path in enumerate(known.paths):
-                if path not in done:
-                    self._entries.setdefault(path, (known.identity(number), known.sha256(number)))
-        if len(known) == len(self._entries) and all(
-            self._entries.get(path, (b"",))[0] == known.identity(number) for number, path in enumerate(known.paths)
-        ):
+            keep |= set(range(len(known))) - {known.find(path) for path, _claims in jobs}
+        if not self._new and len(keep) == len(known):
             return
         if Clock.read().set_since(self._clock):
             self.warnings.append(f"cache {self._cache}: the clock was set during the scan, so nothing was remembered")
             return
+        entries = {known.paths[place]: (known.identity(place), known.sha256(place)) for place in sorted(keep)}
         try:
-            save(self._cache, self._root, self._entries, self._clock)
+            save(self._cache, self._root, {**entries, **self._new}, self._clock)
         except OSError as error:
             self.warnings.append(
                 f"cache {self._cache} cannot be written: {error}; the next scan reads everything again"
@@ -298,7 +291,12 @@ def large_files(environment: Environment, distributions: list[Distribution]) -> 
     """Size and absolute path of large files, as the installed RECORDs have them; only what no link hides."""
     links = Links(environment.root)
     for distribution in distributions:
-        for row, size in _LARGE_ROW.findall(distribution.record or b""):
-            path = locate(distribution.site, environment.root, os.fsdecode(row))
-            if path is not None and not links.escape(os.path.dirname(path)):
-                yield int(size), path
+        record = distribution.record or b""
+        for match in _LARGE.finditer(record):
+            row = record[record.rfind(b"\n", 0, match.start()) + 1 : match.start()]
+            name, comma, _digest = row.partition(b",sha256=")
+            path = (
+                locate(distribution.site, environment.root, os.fsdecode(name)) if comma and b'"' not in name else None
+            )
+            if path is not None and not links.escape(path.rpartition("/")[0]):
+                yield int(match[1]), path

@@ -236,7 +236,7 @@ def _compare(
             walker.scripts(environment.root + "/bin")
         headers.check(walker.bytecode)
 
-    checked = reader.check(jobs, walk)
+    checked = reader.check(jobs, links, walk)
     for number, (path, _claims) in enumerate(jobs):
         judge.file(path, expected.claims[path], checked.outcomes.get(number))
     judge.scripts()

@@ -42,6 +42,7 @@ class Links:
         """Name the real path of the environment's root."""
         self._root = root
         self._known: dict[str, str] = {root: ""}
+        self._linked: set[str] = set()
 
     def escape(self, directory: str) -> str:
         """The link that leads out on the way to a directory in the environment, or nothing."""
@@ -49,12 +50,21 @@ class Links:
         while directory not in self._known:
             unknown.append(directory)
             directory = os.path.dirname(directory)
-        found = self._known[directory]
+        found, linked = self._known[directory], directory in self._linked
         for folder in reversed(unknown):
-            if not found and os.path.islink(folder) and self.leads_out(folder):
+            link = os.path.islink(folder)
+            if link and not found and self.leads_out(folder):
                 found = folder
             self._known[folder] = found
+            linked = linked or link
+            if linked:
+                self._linked.add(folder)
         return found
+
+    def hides(self, directory: str) -> bool:
+        """Whether a directory in the environment is, or is reached through, any symlink at all."""
+        self.escape(directory)
+        return directory in self._linked
 
     def leads_out(self, path: str) -> bool:
         """Whether a path's end, all links followed, is outside."""

@@ -17,6 +17,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.hashing impor
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import ScanError
 from ansible_collections.pristine.vllm.plugins.module_utils.record.pool import Pool
 from ansible_collections.pristine.vllm.plugins.module_utils.record.reader import Checked, Reader
+from ansible_collections.pristine.vllm.plugins.module_utils.record.walk import Links
 from ansible_collections.pristine.vllm.tests.unit.plugins.record_support import Env, build_wheel, sha256
 
 
@@ -35,7 +36,7 @@ def _nothing() -> None:
 
 def check(jobs: list[Job], workers: Optional[int], meanwhile: Callable[[], None] = _nothing) -> Checked:
     with Reader("/env", workers) as reading:
-        return reading.check(jobs, meanwhile)
+        return reading.check(jobs, Links("/"), meanwhile)
 
 
 @pytest.mark.parametrize("workers", [None, 1, 2, 5, 40])
