@@ -169,7 +169,7 @@ class Builder:
         root = self.environment.root
         of_wheel = rows_by_member(wheel)
         installed = set(rows)
-        own: set[str] = set()
+        own = self._claim_ghosts(owner, wheel, installed, of_wheel)
         differences: list[str] = []
         for member in wheel.sizes:
             path = posixpath.normpath(install_path(wheel, member, owner.distribution, root, installed))
@@ -184,7 +184,7 @@ class Builder:
                 if member.startswith(wheel.data + "scripts/") and wheel.starts_with(member, b"#!python"):
                     self._rewritten(owner, path, member, rows.get(path, []))
                     continue
-                text = difference(of_wheel.get(member, []), rows.get(path))
+                text = difference(wheel, of_wheel.get(member, []), rows.get(path))
                 differences += [f"{self.environment.relative(path)} {text}"] if text else []
                 if self.wanted is None or path in self.wanted:
                     self._claim_member(owner, path, member, of_wheel.get(member, []))
@@ -192,7 +192,7 @@ class Builder:
                 self._claim_damaged(owner, path, member, rows.get(path, []), str(error))
         self.expected.listed |= own
         extras = [path for path in rows if path not in own]
-        self._extras(owner, wheel, {path: rows[path] for path in extras}, entries, differences)
+        self._extras(owner, {path: rows[path] for path in extras}, entries, differences)
         if owner.distribution.record is None:
             differences = [owner.distribution.problem]
             for name, entry in entries.items():
@@ -220,21 +220,28 @@ class Builder:
         elif self.wanted is None or path in self.wanted:
             self._claim(path, Claim(owner, "", b"", None, member, problem))
 
+    def _claim_ghosts(
+        self, owner: Owner, wheel: Wheel, installed: set[str], of_wheel: dict[str, list[Row]]
+    ) -> set[str]:
+        """What the wheel's own RECORD lists although the wheel does not hold it: its absence is nobody's drift."""
+        found = set()
+        for member, rows in of_wheel.items():
+            if member in wheel.sizes or rows[0].path.endswith("/"):
+                continue
+            path = posixpath.normpath(install_path(wheel, member, owner.distribution, self.environment.root, installed))
+            if not self.environment.contains(path):
+                continue
+            found.add(path)
+            if not os.path.isdir(path) and (self.wanted is None or path in self.wanted):
+                row, problem = rows[0], "the wheel's own RECORD lists it but the wheel does not hold it"
+                self._claim(path, Claim(owner, row.algorithm, row.digest, row.size, member, problem))
+        return found
+
     def _extras(
-        self,
-        owner: Owner,
-        wheel: Wheel,
-        rows: dict[str, list[Row]],
-        entries: dict[str, str],
-        differences: list[str],
+        self, owner: Owner, rows: dict[str, list[Row]], entries: dict[str, str], differences: list[str]
     ) -> None:
         """Rows of the installed RECORD that are not members of the wheel: the known ones are fine, others are edits."""
         directory = owner.distribution.directory
-        missing = {
-            install_path(wheel, row.path, owner.distribution, self.environment.root, set(rows)): row.path
-            for row in wheel.record.rows
-            if row.path not in wheel.sizes
-        }
         for path, group in rows.items():
             folder, name = posixpath.split(path)
             if folder == directory and name in _INSTALLER:
@@ -243,10 +250,6 @@ class Builder:
                 self._claim_rows(Owner(owner.distribution, None), path, group)
                 if self.wanted is None or path in self.wanted:
                     self.expected.scripts.append(Script(path, owner, "", entry_for(name, entries) or ""))
-            elif path in missing:
-                problem = "the wheel's RECORD lists it but the wheel does not hold it"
-                if self.wanted is None or path in self.wanted:
-                    self._claim(path, Claim(owner, "", b"", None, missing[path], problem))
             elif is_cached_bytecode(path) or (folder == directory and name in ("RECORD", *_SIGNATURES)):
                 pass
             else:

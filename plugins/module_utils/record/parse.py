@@ -56,6 +56,12 @@ def parse_record(data: bytes) -> Record:
             good = len(fields) == 3 and "," not in fields[0]
         fields += [""] * (3 - len(fields))
         path, hashed, size = fields
+        if size and _size(size) is None:
+            # pip 23 cuts rows with unquoted commas off behind the third field, which can be the hash or still the name.
+            if parse_hash(size)[1]:
+                path, hashed, size, good = f"{path},{hashed}", size, "", False
+            elif not parse_hash(hashed)[1]:
+                path, hashed, size, good = ",".join(fields), "", "", False
         if not path or "\0" in path:
             malformed.append(line)
             continue

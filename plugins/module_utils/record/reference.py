@@ -26,9 +26,9 @@ def rows_by_member(wheel: Wheel) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {}
     for row in wheel.record.rows:
         path = row.path
-        if "\\" in path and path not in wheel.sizes:
-            path = path.replace("\\", "/")
-        found.setdefault(posixpath.normpath(path) if "./" in path or "//" in path else path, []).append(row)
+        if path not in wheel.sizes:
+            path = posixpath.normpath(path.replace("\\", "/"))
+        found.setdefault(path, []).append(row)
     return found
 
 
@@ -55,17 +55,26 @@ def reference(wheel: Wheel, member: str, rows: list[Row]) -> Reference:
     return Reference("sha256", bytes.fromhex(wheel.sha256(member)), size, problem)
 
 
-def difference(ours: list[Row], theirs: Optional[list[Row]]) -> str:
+def difference(wheel: Wheel, ours: list[Row], theirs: Optional[list[Row]]) -> str:
     """How the installed rows of a file are not what the wheel's rows say, or nothing.
 
-    Installers drop repeated rows; a row that the wheel has not is an edit even beside the right one.
+    Installers drop repeated rows, and what they cannot read; a row that the wheel has not is an edit even beside the
+    right one.
     """
-    expected = {row[1:4] for row in ours if row.digest}
-    found = {row[1:4] for row in theirs or () if row.digest}
-    if not expected or found == expected:
+    if theirs and len(ours) == len(theirs) == 1 and ours[0][1:4] == theirs[0][1:4]:
+        return ""
+    expected = {row[1:3]: row.size for row in ours if row.digest}
+    if not expected:
         return ""
     if not theirs:
         return "is not in it"
-    if not found & expected:
-        return "has another hash or size"
-    return "is in it more than once, with another hash or size too" if found - expected else ""
+    found = {row[1:3]: row.size for row in theirs if row.digest}
+    if not found:
+        hard = any(not row.digest or "\\" in row.path or ("," in row.path and wheel.record.malformed) for row in ours)
+        return "" if hard else "has no hash in it"
+    if not found.keys() & expected.keys():
+        return "has another hash"
+    if found.keys() - expected.keys():
+        return "is in it more than once, with another hash too"
+    sizes = [(size, expected[key]) for key, size in found.items()]
+    return "has another size" if any(None not in pair and pair[0] != pair[1] for pair in sizes) else ""

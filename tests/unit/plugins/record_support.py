@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import csv
 import fcntl
 import hashlib
@@ -17,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any, Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import (
@@ -103,9 +102,15 @@ def build_wheel(
     return path
 
 
-def make_environment(path: pathlib.Path, installer: str, wheel: pathlib.Path) -> pathlib.Path:
-    """A virtual environment with one wheel in it; ``installer`` is pip, or uv and its link mode."""
+def make_environment(path: pathlib.Path, installer: str, *wheels: pathlib.Path) -> pathlib.Path:
+    """A virtual environment with these wheels in it; ``installer`` is pip, or uv and its link mode."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(path)], check=True)
+    install(path, installer, "--no-deps", *wheels)
+    return path
+
+
+def install(path: pathlib.Path, installer: str, *what: object) -> None:
+    """Install into a virtual environment; ``what`` are arguments that pip and uv both understand."""
     python = str(path / "bin" / "python")
     if installer == "pip":
         command = [sys.executable, "-m", "pip", "--python", python, "install", "--no-index"]
@@ -114,8 +119,7 @@ def make_environment(path: pathlib.Path, installer: str, wheel: pathlib.Path) ->
         cache = str(path.parent / "uv-cache")
         command = [uv, "pip", "install", "--offline", "--no-index", "--python", python, "--cache-dir", cache]
         command += ["--link-mode", installer.partition("-")[2]]
-    subprocess.run([*command, "--quiet", "--no-deps", str(wheel)], check=True, env=quiet_environment())
-    return path
+    subprocess.run([*command, "--quiet", *map(str, what)], check=True, env=quiet_environment())
 
 
 def quiet_environment() -> dict[str, str]:
@@ -127,37 +131,39 @@ def quiet_environment() -> dict[str, str]:
     }
 
 
-class Templates:
-    """The demo wheel, and an environment for each installer, made when first asked for.
+class Kept:
+    """Folders that are made once and kept, for as long as they would be made of the same.
 
     They lie in the checkout's cache and not in pytest's folders: ansible-test runs each test in a process of its own,
     and making them takes longer than all the tests.
     """
 
+    def __init__(self, *made_of: str) -> None:
+        key = sha256("\0".join([sys.version, sys.prefix, *made_of]).encode("utf-8"))[:16]
+        self.folder = pathlib.Path(__file__).resolve().parents[3] / ".cache" / "record" / key
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def get(self, name: str, make: Callable[[pathlib.Path], object]) -> pathlib.Path:
+        """The folder of this name; ``make`` fills it when it is not there."""
+        with (self.folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            done = self.folder / f"{name}.done"
+            if not done.exists():
+                shutil.rmtree(self.folder / name, ignore_errors=True)
+                make(self.folder / name)
+                done.touch()
+        return self.folder / name
+
+
+class Templates:
+    """The demo wheel, and an environment for each installer, made when first asked for."""
+
     def __init__(self) -> None:
-        made_of = [sys.version, sys.prefix, repr(MEMBERS), pathlib.Path(__file__).read_text(encoding="utf-8")]
-        key = sha256("\0".join(made_of).encode("utf-8"))[:16]
-        self._folder = pathlib.Path(__file__).resolve().parents[3] / ".cache" / "record" / key
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with self._lock():
-            self.wheel = self._folder / f"{NAME}-{VERSION}-py3-none-any.whl"
-            if not self.wheel.exists():
-                build_wheel(self._folder / "new").replace(self.wheel)
+        self._kept = Kept(repr(MEMBERS), pathlib.Path(__file__).read_text(encoding="utf-8"))
+        self.wheel = self._kept.get("wheel", build_wheel) / f"{NAME}-{VERSION}-py3-none-any.whl"
 
     def __getitem__(self, name: str) -> pathlib.Path:
-        done = self._folder / f"{name}.done"
-        with self._lock():
-            if not done.exists():
-                shutil.rmtree(self._folder / name, ignore_errors=True)
-                make_environment(self._folder / name, name, self.wheel)
-                done.touch()
-        return self._folder / name
-
-    @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
-        with (self._folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+        return self._kept.get(name, lambda folder: make_environment(folder, name, self.wheel))
 
 
 class Env:
