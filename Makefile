@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 .SHELLFLAGS := -eu -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test drift lock clean
+.PHONY: help setup demo test drift bench lock clean
 
 # The pinned tools, this checkout as a collection, and Ansible's own folder inside it: two checkouts do not meet.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -30,6 +30,9 @@ test: setup ## everything CI runs; ONLY="lint units" runs some, LIST=1 names the
 
 drift: setup ## scans an environment on this machine and reports: ENV=/path, WHEELS="/file/or/folder ..."
 	@PYTHONPATH=.cache/collections python dev/drift.py "$(ENV)" $(WHEELS)
+
+bench: setup ## measures against what a user would pick instead, and writes build/bench.json; ONLY="name" runs one
+	@PYTHONPATH=.cache/collections python -m ansible_collections.pristine.vllm.tests.bench.run --only "$(ONLY)"
 
 lock: setup ## writes requirements-*.txt anew from requirements-*.in
 	@dev/lock.sh
