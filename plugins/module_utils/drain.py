@@ -39,13 +39,17 @@ class StopError(Exception):
 
 @dataclass(frozen=True)
 class StopAsk:
-    """What to stop. Times in seconds; an empty ``url`` drains nothing, an empty ``gpu_command`` asks no GPU."""
+    """What to stop. Times in seconds; an empty ``url`` drains nothing, an empty ``gpu_command`` asks no GPU.
+
+    With ``missing_ok`` a unit that systemd does not know is nothing to stop.
+    """
 
     unit: str
     url: str = ""
     drain_timeout: float = 300.0
     stop_timeout: float = 120.0
     gpu_command: str = "nvidia-smi"
+    missing_ok: bool = False
     proc: str = "/proc"
 
 
@@ -81,10 +85,15 @@ class Stopped:
 def plan(ask: StopAsk, run_command: Run = run) -> StopPlan:
     """Look at the unit and its processes; changes nothing.
 
-    :raises UnitError: systemd gives no answer or knows no such unit.
+    :raises UnitError: systemd gives no answer, or knows no such unit and that is not ``missing_ok``.
     """
     state = unit_state(ask.unit, run_command)
     problem = unit_problem(state)
+    if ask.missing_ok and state.load_state == "not-found":
+        # One whose file was deleted under it runs on, without a file.
+        if state.stopped:
+            return StopPlan(state, "", ())
+        problem = None
     # A masked unit can still run, and can be stopped.
     if problem is not None and state.load_state != "masked":
         raise UnitError(f"cannot stop unit {ask.unit}: {problem}. Give the name of the unit that serves the model")
@@ -117,6 +126,7 @@ def apply(ask: StopAsk, found: StopPlan, run_command: Run = run) -> Stopped:
     _end_leftovers(ask, found, result)
     result.changed = result.changed or bool(result.pids_killed)
     _prove_gpus_free(ask, former - {0}, result, run_command)
+    _forget_starts(found.state, run_command)
     result.stop_seconds = round(time.monotonic() - begun, 3)
     return result
 
@@ -182,6 +192,18 @@ def _stop(ask: StopAsk, found: StopPlan, result: Stopped, run_command: Run) -> N
             f"{unit} did not stop within {ask.stop_timeout:g} seconds, nor after SIGKILL to {result.pids_killed}: "
             f"{state.describe()}. A process may hang in the driver: see `ps -eo pid,stat,wchan,args` and `dmesg`"
         )
+
+
+def _forget_starts(state: UnitState, run_command: Run) -> None:
+    """Let the next start through whatever came before it.
+
+    systemd's limit counts manual starts too, and from systemd 255 on the count survives a daemon-reload
+    (https://github.com/systemd/systemd/pull/30024): a third start within the interval, the one of a rollback, would be
+    refused. A unit that has ended by that limit is stopped already, so this is for such a one as well.
+    """
+    if state.load_state != "not-found":
+        # One that systemd has unloaded has nothing to forget, and it says so with an error.
+        run_command(["systemctl", "reset-failed", "--", state.unit])
 
 
 def _wait_stopped(ask: StopAsk, run_command: Run, patience: float) -> UnitState:

@@ -15,7 +15,9 @@ description:
   - Proves that the unit's control group is empty, and that none of its former processes is among those that compute on
     a GPU.
   - A process that outlives the stop is killed by its pid, inside that control group only.
-  - A unit that is stopped already is not touched, but proven in the same way.
+  - A unit that is stopped already is not stopped again, but proven in the same way.
+  - At the end systemd forgets how often the unit was started and how it ended (C(systemctl reset-failed)), or its start
+    limit could refuse the next start. That does not count as a change.
 extends_documentation_fragment:
   - pristine.vllm.attributes
 attributes:
@@ -46,6 +48,12 @@ options:
     description: The program to ask for processes on GPUs, by name or path. With an empty one no GPU is asked.
     type: str
     default: nvidia-smi
+  missing_ok:
+    description:
+      - Whether a unit that systemd does not know is nothing to stop. Then RV(drained) is true and RV(pids) is empty.
+      - Otherwise the task fails for such a unit.
+    type: bool
+    default: false
 author:
   - Pristine vLLM maintainers (@pristine-vllm)
 """
@@ -111,6 +119,7 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     "drain_timeout": {"type": "float", "default": 300},
     "stop_timeout": {"type": "float", "default": 120},
     "gpu_command": {"type": "str", "default": "nvidia-smi"},
+    "missing_ok": {"type": "bool", "default": False},
 }
 
 

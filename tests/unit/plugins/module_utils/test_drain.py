@@ -206,6 +206,42 @@ def test_an_unknown_unit(systemd: FakeSystemd, proc: FakeProc) -> None:
         plan(ask(proc))
 
 
+def test_an_unknown_unit_may_be_missing(systemd: FakeSystemd, proc: FakeProc) -> None:
+    systemd.set(LoadState="not-found", ActiveState="inactive", SubState="dead", MainPID="0", ControlGroup="")
+    wanted = ask(proc, closed_port(), missing_ok=True)
+    found = plan(wanted)
+    for result in (predict(wanted, found), apply(wanted, found)):
+        assert (result.changed, result.drained, result.drain_problem) == (False, True, None)
+        assert (result.pids, result.pids_killed, result.requests_left) == ([], [], None)
+    assert all(call.startswith("show") for call in systemd.calls())
+
+
+def test_a_unit_that_has_lost_its_file_still_runs(systemd: FakeSystemd, proc: FakeProc) -> None:
+    main = proc.start(MEMBER)
+    systemd.set(LoadState="not-found", MainPID=str(main))
+    stop_by_signal(systemd, proc, main)
+    result = stop(ask(proc, missing_ok=True))
+    assert (result.changed, result.pids) == (True, [main])
+    assert proc.ended(main)
+
+
+@pytest.mark.parametrize("before", [{}, {"ActiveState": "failed", "MainPID": "0", "Result": "start-limit-hit"}])
+def test_the_next_start_is_not_refused(systemd: FakeSystemd, proc: FakeProc, before: dict[str, str]) -> None:
+    systemd.set(**before)
+    result = stop(ask(proc))
+    assert result.changed is not bool(before)
+    assert systemd.calls()[-1] == f"reset-failed -- {UNIT}.service"
+
+
+def test_a_reset_that_fails_is_no_error(systemd: FakeSystemd, proc: FakeProc) -> None:
+    script = (
+        (systemd.bin / "systemctl").read_text(encoding="utf-8").replace("case $1 in", "case $1 in reset*) exit 1 ;;")
+    )
+    (systemd.bin / "systemctl").write_text(script, encoding="utf-8")
+    assert stop(ask(proc)).changed
+    assert systemd.calls()[-1].startswith("reset-failed")
+
+
 def test_a_look_changes_nothing(systemd: FakeSystemd, proc: FakeProc, server: FakeVllm) -> None:
     main = proc.start(MEMBER)
     systemd.set(MainPID=str(main))

@@ -151,6 +151,8 @@ def test_an_unknown_unit_is_not_stopped(capfd: pytest.CaptureFixture[str], syste
     systemd.set(LoadState="not-found", ActiveState="inactive", MainPID="0")
     for check in (True, False):
         assert "systemd knows no unit of that name" in stopped(capfd, check=check)["msg"]
+        ran = stopped(capfd, check=check, missing_ok=True)
+        assert (ran.failed, ran["changed"], ran["drained"], ran["pids"]) == (False, False, True, [])
 
 
 def test_gpus_that_cannot_be_asked_are_a_warning(capfd: pytest.CaptureFixture[str], systemd: FakeSystemd) -> None:
