@@ -222,7 +222,7 @@ def _say_no_page(pin: Pin, error: FetchError, client: IndexClient) -> str:
             next_step = "Pin a variant that was built for this commit, or a commit that has it; none is chosen for you"
             return _say(pin, f"the index has no variant {pin.variant!r} of this commit", why, next_step)
     why = f"{pin.page_url} answers {error.reason}"
-    next_step = "Check the commit; if its wheels were removed, keep using the wheel in the wheelhouse or pin another"
+    next_step = "Check the commit; if its wheels were removed, pin a commit that is still there"
     return _say(pin, f"the index has nothing for commit {pin.commit}", why, next_step)
 
 
