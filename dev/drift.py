@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import time
 from pathlib import Path
+from typing import TextIO
 
 from ansible_collections.pristine.vllm.plugins.module_utils.record.evidence import diff_of, probes_of
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import ScanError, ScanOptions
@@ -35,6 +37,7 @@ def arguments() -> argparse.Namespace:
         "wheels", nargs="*", help="a wheel, a folder of wheels, or the http(s) address of either (WHEELS)"
     )
     parser.add_argument("--lock", help="requirements file with the sha256 of each wheel")
+    parser.add_argument("--cache", help="a file that remembers what was read, so that the next scan is faster")
     parser.add_argument("--all", action="store_true", help="every finding and every probe, not one screen of them")
     parser.add_argument("--diff", action="store_true", help="the differences too, where a wheel has the pristine text")
     given = parser.parse_args()
@@ -43,11 +46,35 @@ def arguments() -> argparse.Namespace:
     return given
 
 
+class Progress:
+    """A line on a terminal that says how far the scan is, and is gone when it is done; on anything else nothing."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = 0.0
+        self._terminal = stream.isatty()
+
+    def __call__(self, done: int, whole: int) -> None:
+        """Both in bytes."""
+        now = time.monotonic()
+        if self._terminal and whole and now > self._shown + 0.1:
+            self._shown = now
+            self._stream.write(f"\r\033[K{100 * done // whole:3d} % of {whole / 1e6:.0f} MB read")
+            self._stream.flush()
+
+    def clear(self) -> None:
+        if self._shown:
+            self._stream.write("\r\033[K")
+            self._stream.flush()
+
+
 def report(done: Scan, environment: str, everything: bool) -> list[str]:
     """What was found, the verdict first; at most a screen of it unless everything is wanted."""
     result, summary = done.result, done.result.summary
     counts = ", ".join(f"{number} {status}" for status, number in summary.counts.items() if number)
     read = f"{summary.bytes_hashed / 1e6:.0f} MB read in {summary.seconds:.1f} s"
+    if summary.from_cache:
+        read += f"; {summary.from_cache} files not read, because the cache knows them"
     lines = [
         f"{environment} is {'pristine' if result.pristine else 'NOT pristine'}: {counts or 'no finding'}",
         f"{summary.files} files of {summary.distributions} distributions, {read}",
@@ -78,13 +105,19 @@ def report(done: Scan, environment: str, everything: bool) -> list[str]:
 
 def main() -> int:
     given = arguments()
+    progress = Progress(sys.stderr)
     options = ScanOptions(
         environment=str(Path(given.environment).absolute()),
         wheels=[wheel if "://" in wheel else str(Path(wheel).absolute()) for wheel in given.wheels],
         lock=given.lock,
+        cache=given.cache and str(Path(given.cache).absolute()),
+        progress=progress,
     )
     try:
-        done = scan(options)
+        try:
+            done = scan(options)
+        finally:
+            progress.clear()
         print("\n".join(report(done, given.environment, given.all)))
         if given.diff:
             print("\n".join(entry["prepared"] for entry in diff_of(done)))
