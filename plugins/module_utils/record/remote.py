@@ -35,9 +35,13 @@ from ansible_collections.pristine.vllm.plugins.module_utils.wheel_name import ca
 
 # Wheels of one version that only their content tells apart are few; who has more is asked for a direct URL.
 _TRIED = 3
-# Wheels that cannot be read before a scan stops trying: each may cost its time-outs.
+# Wheels in a row that cannot be read before a scan stops trying: each may cost its time-outs.
 _FAILURES = 3
 _SLOWEST = 64 * 1024
+
+
+class _RefusedError(RemoteError):
+    """The wheel has a digest that it must not have, which is no fault of the server's."""
 
 
 @dataclass
@@ -85,7 +89,9 @@ class RemoteSources:
             if wheel is not None:
                 return wheel
             if self._failures >= _FAILURES:
-                self.warnings.append(f"wheels: {shown(url)} is not asked any more: {_FAILURES} of its wheels failed")
+                self.warnings.append(
+                    f"wheels: {shown(url)} is not asked any more: {_FAILURES} of its wheels in a row failed"
+                )
                 self._urls.remove(url)
                 self._failures = 0
         if self._urls and len(self.warnings) == told:
@@ -118,6 +124,12 @@ class RemoteSources:
                 spare = opened
             else:
                 opened.close()
+        if spare is not None and len(candidates) > 1:
+            self.warnings.append(
+                f"wheels: none of the {min(len(candidates), _TRIED)} likeliest wheels of {distribution.name} "
+                f"{distribution.version} at {shown(url)} has the installed WHEEL file; {spare.filename} was used: "
+                "give the address or the path of the right one to be sure"
+            )
         return spare
 
     def _open(self, wheel: ListedWheel, distribution: Distribution, pins: Optional[set[str]]) -> Optional[Wheel]:
@@ -133,8 +145,9 @@ class RemoteSources:
         except (FetchError, RemoteError, WheelError) as error:
             reason = error.reason if isinstance(error, FetchError) else str(error)
             self.warnings.append(f"wheel {shown(wheel.url)} was not used: {reason}")
-            self._failures += 1
+            self._failures += 0 if isinstance(error, _RefusedError) else 1
             return None
+        self._failures = 0
         if opened.key != (distribution.name, canonical_version(distribution.version)):
             self.warnings.append(
                 f"wheel {shown(wheel.url)} was not used: its name says one version and it holds {opened.dist_info}"
@@ -170,8 +183,7 @@ class RemoteSources:
             with self.client.retry(lambda: self.client.stream(wheel.url)) as response:
                 if response.status != 200:
                     raise RemoteError(f"{reason}, and answers HTTP {response.status} when asked for the whole")
-                length = response.headers.get("Content-Length", "")
-                self._check_room(int(length) if length.isdigit() else wheel.size or 0, reason)
+                self._check_room(response.length or wheel.size or 0, reason)
                 digest = self._save(response, stream, reason)
             _check_digest(digest, {wheel.sha256} if wheel.sha256 else None, "its sha256 is")
             _check_digest(digest, pins, "its sha256 is")
@@ -221,7 +233,7 @@ class RemoteSources:
 def _check_digest(digest: Optional[str], allowed: Optional[set[str]], what: str) -> None:
     """:raises RemoteError: the digest is known and none of those allowed."""
     if digest is not None and allowed is not None and digest not in allowed:
-        raise RemoteError(
+        raise _RefusedError(
             f"it was refused: {what} {digest}, and {' or '.join(sorted(allowed))} is pinned or announced: "
             "find out which is wrong, and correct the lock or the address"
         )

@@ -62,20 +62,32 @@ def listed(client: IndexClient, index: str, distribution: str) -> list[ListedWhe
             if not second.absent:
                 raise
             return []
-    if answer.content_type in _JSON:
-        return _of_json(answer, distribution)
-    if answer.content_type not in _HTML:
-        raise RemoteError(f"{shown(answer.url)} is {answer.content_type} and no page of a simple index")
-    return list_wheels(answer, distribution)
+    return wheels_on(answer, distribution)
+
+
+def wheels_on(answer: Answer, distribution: str) -> list[ListedWheel]:
+    """The wheels of a distribution (normalised name) that a page lists.
+
+    :raises RemoteError: it is no page of an index.
+    """
+    try:
+        if answer.content_type in _JSON:
+            return _of_json(answer, distribution)
+        if answer.content_type in _HTML:
+            return list_wheels(answer, distribution)
+    except (ValueError, AssertionError) as error:
+        # A link that is no address; older parsers of HTML give up by an assertion.
+        raise RemoteError(f"{shown(answer.url)} is no page of a simple index: {error!r:.100}") from error
+    raise RemoteError(f"{shown(answer.url)} is {answer.content_type} and no page of a simple index")
 
 
 def _of_json(answer: Answer, distribution: str) -> list[ListedWheel]:
-    """:raises RemoteError: it is no project page of version 1 of the API."""
+    """:raises RemoteError: it is no project page of version 1 of the API; ValueError: a link is no address."""
     try:
         page = json.loads(answer.body)
         version = str(page["meta"]["api-version"])
         files = [(entry["filename"], entry["url"], entry.get("hashes"), entry.get("size")) for entry in page["files"]]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RemoteError(f"{shown(answer.url)} is no page of a simple index (PEP 691): {error!r:.100}") from error
     if not version.startswith("1."):
         raise RemoteError(f"{shown(answer.url)} has version {version[:20]} of the index API, and 1 is known here")

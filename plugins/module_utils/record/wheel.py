@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import configparser
+import contextlib
 import hashlib
+import importlib
 import io
 import os
 import re
+import struct
 import zipfile
 import zlib
 from typing import IO, Optional, Union
@@ -20,7 +23,21 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.parse import 
 from ansible_collections.pristine.vllm.plugins.module_utils.wheel_name import canonical_version, normalise
 
 _RECORD = re.compile(r"[^/]+\.dist-info/RECORD\Z")
-_BROKEN = (OSError, zipfile.BadZipFile, zlib.error, ValueError, RuntimeError, NotImplementedError, EOFError, KeyError)
+_BROKEN: tuple[type[Exception], ...] = (
+    OSError,
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    ValueError,
+    RuntimeError,
+    NotImplementedError,
+    EOFError,
+    LookupError,
+)
+# What zipfile takes other ways of compression from; a Python may be built without.
+for _module, _error in (("lzma", "LZMAError"), ("compression.zstd", "ZstdError")):
+    with contextlib.suppress(ImportError):
+        _BROKEN += (getattr(importlib.import_module(_module), _error),)
 _INDEX_LIMIT = 64 * 1024 * 1024
 
 

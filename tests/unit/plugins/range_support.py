@@ -12,6 +12,7 @@ import os
 import pathlib
 import re
 import threading
+import time
 import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,13 +21,18 @@ from typing import Any, Callable, Optional, Union
 
 @dataclass
 class Answer:
-    """What goes out. ``send``: only so many bytes of the body; ``length``: whether Content-Length is announced."""
+    """What goes out.
+
+    ``send``: only so many bytes of the body; ``length``: whether Content-Length is announced; ``drip``: seconds between
+    bytes.
+    """
 
     status: int
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
     send: Optional[int] = None
     length: bool = True
+    drip: float = 0.0
 
 
 @dataclass
@@ -113,10 +119,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.server.sent += sum(map(len, getattr(self, "_headers_buffer", [])))
         self.end_headers()
         rest = memoryview(answer.body if answer.send is None else answer.body[: answer.send])
+        step = 1 if answer.drip else 65536
         while rest:
-            self.wfile.write(rest[:65536])
-            self.server.sent += len(rest[:65536])
-            rest = rest[65536:]
+            self.wfile.write(rest[:step])
+            self.server.sent += len(rest[:step])
+            rest = rest[step:]
+            time.sleep(answer.drip)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base class calls it so)
         """Stay quiet."""

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import functools
 import io
+import json
 import os
 import pathlib
 import socket
@@ -19,12 +21,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from ansible_collections.pristine.vllm.plugins.module_utils.index_http import Answer as Page
 from ansible_collections.pristine.vllm.plugins.module_utils.index_http import IndexClient, secrets_of
 from ansible_collections.pristine.vllm.plugins.module_utils.record import remote
 from ansible_collections.pristine.vllm.plugins.module_utils.record.evidence import diff_of, probes_of
+from ansible_collections.pristine.vllm.plugins.module_utils.record.http_range import RemoteError
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import ScanError, ScanOptions
 from ansible_collections.pristine.vllm.plugins.module_utils.record.ranged_file import RangeFile
+from ansible_collections.pristine.vllm.plugins.module_utils.record.remote_index import wheels_on
+from ansible_collections.pristine.vllm.plugins.module_utils.record.remote_wheel import RemoteWheel
 from ansible_collections.pristine.vllm.plugins.module_utils.record.scan import scan
+from ansible_collections.pristine.vllm.plugins.module_utils.record.wheel import WheelError
 from ansible_collections.pristine.vllm.plugins.modules import drift_archive, wheel_record_info
 from ansible_collections.pristine.vllm.tests.unit.plugins.range_support import (
     Answer,
@@ -417,6 +424,15 @@ def test_a_server_that_says_nothing(
     assert time.monotonic() - began < SLOW
 
 
+def test_a_server_that_drips(pip_env: Env, demo_wheel: pathlib.Path, server: FileServer, limits: remote.Limits) -> None:
+    """It is never silent for long, and would take minutes."""
+    limits.timeout = 0.2
+    server.add(demo_wheel, twist=lambda _asked, right: dataclasses.replace(right, drip=0.05))
+    began = time.monotonic()
+    refused(pip_env, server.html(PROJECT, demo_wheel.name), "bytes came in")
+    assert time.monotonic() - began < SLOW
+
+
 # --- The whole wheel instead
 
 
@@ -474,6 +490,12 @@ def test_a_whole_wheel_without_a_length_is_bounded_too(
 def test_a_download_that_breaks_off(pip_env: Env, demo_wheel: pathlib.Path, server: FileServer) -> None:
     server.add(demo_wheel, ranges=False, twist=lambda _asked, right: dataclasses.replace(right, send=2000))
     refused(pip_env, server.html(PROJECT, demo_wheel.name), "and the download ended")
+
+
+def test_a_portal_in_the_wheels_place(pip_env: Env, demo_wheel: pathlib.Path, server: FileServer) -> None:
+    place = f"/files/{urllib.parse.quote(demo_wheel.name)}"
+    server.files[place] = Served(b"<html>log in", "text/html", ranges=False)
+    refused(pip_env, server.html(PROJECT, demo_wheel.name), "File is not a zip file")
 
 
 # --- What is refused after the wheel was opened
@@ -536,6 +558,16 @@ def test_tags_tell_builds_of_one_version_apart(pip_env: Env, tmp_path: pathlib.P
     result = pip_env.scan(wheel=url)
     assert (result.findings, result.warnings, result.summary.verified_against) == ([], [], "wheel_record")
     assert not any(name in entry for entry in server.log for name in ("s390x", "9.9", "cp310"))
+
+
+def test_no_build_is_the_installed_one(pip_env: Env, tmp_path: pathlib.Path, server: FileServer) -> None:
+    for tag in ("py2.py3-none-any", "py3-none-linux_x86_64"):
+        members = {**MEMBERS, f"{INFO}/WHEEL": f"Wheel-Version: 1.0\nTag: {tag}\n".encode()}
+        server.add(build_wheel(tmp_path, members, tag=tag))
+    url = server.html(PROJECT, *(path.name for path in tmp_path.glob("*.whl")))
+    result = pip_env.scan(wheel=url)
+    assert [finding.path for finding in result.findings if finding.status == "modified"] == [f"{INFO}/WHEEL"]
+    assert "none of the 2 likeliest wheels of demo-pkg" in "\n".join(result.warnings)
 
 
 def test_the_lock_decides_between_wheels(pip_env: Env, tmp_path: pathlib.Path, server: FileServer) -> None:
@@ -606,6 +638,8 @@ def test_a_store_that_serves_no_folders(pip_env: Env, demo_wheel: pathlib.Path, 
         (Served(b"", twist=lambda _asked, _right: Answer(500)), "HTTP 500"),
         (Served(b"", twist=lambda _asked, _right: Answer(401)), "HTTP 401"),
         (Served(b"<html>log in", "text/html"), "no usable wheel of demo-pkg"),
+        (Served(b"<a href='http://[x'>demo", "text/html"), "is no page of a simple index"),
+        (Served(b"[" * 100_000, "application/json"), "is no page of a simple index (PEP 691)"),
     ],
 )
 def test_pages_that_are_none(pip_env: Env, server: FileServer, page: Served, reason: str) -> None:
@@ -629,7 +663,7 @@ def test_a_server_whose_wheels_all_fail_is_left_alone(bare: Env, server: FileSer
         bare.install(f"pkg{number}", {f"pkg{number}.py": b"x = 1\n"})
         server.html(f"pkg{number}", f"pkg{number}-1.0-py3-none-any.whl")
     result = bare.scan(wheel=server.url + "/simple")
-    assert "is not asked any more: 3 of its wheels failed" in "\n".join(result.warnings)
+    assert "is asked no more: 3 of its wheels in a row failed" in "\n".join(result.warnings)
     assert not any("pkg3" in entry for entry in server.log)
 
 
@@ -713,6 +747,65 @@ def test_the_module_counts_what_diff_and_probes_moved(
     assert kept["archived"][0]["patch"] is None
     assert "no patch: its pristine text is not known" in kept["archived"][0]["note"]
     assert "no usable wheel of demo-pkg" in str(kept["warnings"])
+
+
+# --- Noise
+
+_TEXT = st.one_of(
+    st.text(max_size=30), st.sampled_from(["demo_pkg-1.0-py3-none-any.whl", "http://[", "//", "a#sha256=0"])
+)
+_ENTRY = st.dictionaries(
+    st.sampled_from(["filename", "url", "hashes", "size"]),
+    st.one_of(_TEXT, st.none(), st.integers(), st.dictionaries(_TEXT, _TEXT, max_size=2)),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.one_of(
+        st.builds(lambda text: f"<a href='{text}'>{text}</a>".encode(), _TEXT),
+        st.binary(max_size=200),
+        st.builds(
+            lambda entries, version: json.dumps({"meta": {"api-version": version}, "files": entries}).encode(),
+            st.lists(_ENTRY, max_size=3),
+            st.one_of(st.just("1.1"), _TEXT, st.none()),
+        ),
+    ),
+    st.sampled_from(["text/html", "application/json", "text/plain"]),
+)
+def test_any_page_is_read_or_refused(body: bytes, content_type: str) -> None:
+    answer = Page("http://127.0.0.1/simple/demo-pkg/", content_type, body, len(body))
+    with contextlib.suppress(RemoteError):
+        for wheel in wheels_on(answer, PROJECT):
+            assert wheel.name.name == PROJECT
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_damage_is_refused_or_does_no_harm(demo_wheel: pathlib.Path, data: st.DataObject) -> None:
+    """No checksum covers the archive's index; what it leads to has one."""
+    whole = bytearray(demo_wheel.read_bytes())
+    end = data.draw(st.booleans())
+    # The index is at the end, and the place where damage does not show at once.
+    places = st.integers(len(whole) - 1500 if end else 0, len(whole) - 1)
+    for place in data.draw(st.lists(places, min_size=1, max_size=3)):
+        whole[place] = data.draw(st.integers(0, 255))
+    damaged = bytes(whole)
+    with contextlib.suppress(WheelError):
+        wheel = RemoteWheel("x", demo_wheel.name, RangeFile(lambda start, stop: damaged[start:stop], len(damaged)))
+        assert wheel.read(CORE) == SOURCE
+        wheel.close()
+
+
+@pytest.mark.parametrize("comment", [1, 5_000, 65_535])
+def test_an_archive_with_a_comment(tmp_path: pathlib.Path, comment: int) -> None:
+    path = build_wheel(tmp_path)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.comment = b"x" * comment
+    content = path.read_bytes()
+    wheel = RemoteWheel("x", path.name, RangeFile(lambda start, stop: content[start:stop], len(content)))
+    assert wheel.read(CORE) == SOURCE
+    wheel.close()
 
 
 # --- The file object
