@@ -10,10 +10,13 @@ import hashlib
 import os
 import stat
 import tempfile
-from typing import Optional
+from collections.abc import Iterable
+from typing import Optional, Union
 
 # Measured as the fastest size on this kind of data: larger reads and mmap lose to the CPU cache.
 CHUNK = 256 * 1024
+# What a file that is being written is called until it is whole; one that is left is of a run that was killed.
+TEMPORARY = ".pristine-"
 
 
 def open_regular(path: str) -> int:
@@ -65,12 +68,18 @@ def fsync_directory(path: str) -> None:
         os.close(descriptor)
 
 
-def atomic_write(path: str, data: bytes, mode: Optional[int] = None, owner: Optional[tuple[int, int]] = None) -> None:
+def atomic_write(
+    path: str,
+    data: Union[bytes, Iterable[bytes]],
+    mode: Optional[int] = None,
+    owner: Optional[tuple[int, int]] = None,
+) -> None:
     """Put a regular file with this content at ``path``: readers see the old file or the new one, never a part.
 
     A temporary file in the same directory is written, synced and renamed, so a hard link elsewhere keeps the old
     content, a symlink at ``path`` is replaced and not written through, and a process that maps the old file lives on.
 
+    :param data: the content, in pieces where it is large. If they raise before their end, that stays without effect.
     :param mode: permission bits; default those of the regular file that is replaced, else 0666 less the umask.
     :param owner: user and group id; default those of the file that is replaced, else those of the process.
     :raises OSError: nothing is left behind and ``path`` is as it was.
@@ -88,10 +97,10 @@ def atomic_write(path: str, data: bytes, mode: Optional[int] = None, owner: Opti
         regular = before is not None and stat.S_ISREG(before.st_mode)
         mode = stat.S_IMODE(before.st_mode) if before is not None and regular else 0o666 & ~_umask()
     directory = os.path.dirname(path) or "."
-    descriptor, temporary = tempfile.mkstemp(prefix=".pristine-", dir=directory)
+    descriptor, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=directory)
     try:
         with open(descriptor, "wb") as stream:
-            stream.write(data)
+            stream.writelines([data] if isinstance(data, bytes) else data)
             if owner is not None and owner != (os.geteuid(), os.getegid()):
                 os.fchown(stream.fileno(), owner[0], owner[1])
             # After the change of owner, which clears set-id bits.

@@ -47,7 +47,7 @@ def parse_record(data: bytes) -> Record:
     rows: list[Row] = []
     malformed: list[str] = []
     append = rows.append
-    for line in _logical_lines(os.fsdecode(data)):
+    for line in logical_lines(os.fsdecode(data)):
         if '"' in line:
             fields, good = _quoted_fields(line)
         else:
@@ -108,7 +108,7 @@ def parse_hash(text: str) -> tuple[str, bytes, str]:
     return algorithm, digest, ""
 
 
-def _logical_lines(text: str) -> Iterator[str]:
+def logical_lines(text: str) -> Iterator[str]:
     """Lines without their ends; those that an open quote joins come as one."""
     lines = text.split("\n")
     index = 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Iterator
 from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.record.http_range import RemoteError
@@ -84,6 +85,11 @@ class RemoteWheel(Wheel):
                 "can tell which is right: download the wheel, and give its path and a lock with its sha256"
             )
         return content
+
+    def chunks(self, member: str) -> Iterator[bytes]:
+        """As `Wheel.chunks`."""
+        self._fetch(member)
+        yield from super().chunks(member)
 
     def sha256(self, member: str) -> str:
         """As `Wheel.sha256`.

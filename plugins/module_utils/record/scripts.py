@@ -94,6 +94,36 @@ def is_generated(data: bytes, entry: str) -> bool:
     return found is not None and any(found == _shape(text.format(**values).encode()) for text in _TEMPLATES)
 
 
+def generated(entry: str, uv: bool) -> list[bytes]:
+    """What installers write for an entry point (``module:attribute``), less the lines that name the interpreter.
+
+    The first is uv's, or that of pip to 25.
+    """
+    match = _ENTRY.match(entry)
+    if match is None:
+        return []
+    function = match.group(2)
+    found = []
+    for template in _TEMPLATES:
+        text = template.format(module=match.group(1), function=function, name=function.split(".")[0])[1:]
+        for quoted in (text, text.replace("'", '"')):
+            for spaced in (quoted, re.sub(r"\n(from .*\n)", r"\n\n\1\n", quoted)):
+                found += [f"# -*- coding: utf-8 -*-\n{spaced}".encode(), spaced.encode()]
+    return sorted(found, key=lambda body: (b'.pyw")' in body) is not uv)
+
+
+def interpreter_lines(python: str) -> list[bytes]:
+    """The first line or lines by which installers name an interpreter."""
+    name = os.fsencode(python)
+    exec_ = b"#!/bin/sh\n'''exec' %s \"$0\" \"$@\"\n' '''\n"
+    return [b"#!" + name + b"\n", exec_ % name, exec_ % (b'"' + name + b'"'), exec_ % (b"'" + name + b"'")]
+
+
+def interpreter_of(data: bytes) -> bytes:
+    """The lines at the beginning of a script that name its interpreter, or nothing."""
+    return data[: len(data) - len(without_interpreter(data))]
+
+
 def entry_for(script: str, entries: dict[str, str]) -> Optional[str]:
     """The entry point that a script in ``bin`` comes from; pip gives its own a version too."""
     if script in entries:

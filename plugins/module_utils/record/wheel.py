@@ -15,6 +15,7 @@ import re
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
 from typing import IO, Optional, Union
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import CHUNK
@@ -96,19 +97,30 @@ class Wheel:
             raise WheelError(f"wheel {self.path}: member {member} is larger than {limit} bytes")
         return content
 
+    def chunks(self, member: str) -> Iterator[bytes]:
+        """A member's bytes piece by piece, CRC checked at the end, whatever RECORD says.
+
+        :raises WheelError: it is damaged.
+        """
+        try:
+            with self._zip.open(member) as stream:
+                yield from iter(lambda: stream.read(CHUNK), b"")
+        except _BROKEN as error:
+            raise WheelError(f"wheel {self.path}: member {member} cannot be read: {error}") from error
+
     def sha256(self, member: str) -> str:
         """The sha256 of a member's bytes, as hex digits, whatever RECORD says.
 
         :raises WheelError: it is damaged.
         """
         digest = hashlib.sha256()
-        try:
-            with self._zip.open(member) as stream:
-                for chunk in iter(lambda: stream.read(CHUNK), b""):
-                    digest.update(chunk)
-        except _BROKEN as error:
-            raise WheelError(f"wheel {self.path}: member {member} cannot be read: {error}") from error
+        for chunk in Wheel.chunks(self, member):
+            digest.update(chunk)
         return digest.hexdigest()
+
+    def mode(self, member: str) -> int:
+        """The permission bits that the archive has for a member; 0 where it has none."""
+        return self._zip.getinfo(member).external_attr >> 16 & 0o777
 
     def starts_with(self, member: str, prefix: bytes) -> bool:
         """Whether a member's first bytes are these."""
