@@ -46,3 +46,14 @@ def test_all_blockers_are_told_at_once(playbook: Callable[..., Any], state: Call
     )
     assert "3 things stand in the way" in run.said
     assert state() == before
+
+
+def test_phases_that_belong_together_cannot_be_taken_apart(
+    playbook: Callable[..., Any], state: Callable[[], Any]
+) -> None:
+    before = state()
+    for flags in (("--tags", "start,record"), ("--skip-tags", "drain")):
+        run = playbook("pristine.vllm.reinstall", *flags)
+        assert run.code != 0
+        assert "belong together" in run.said
+    assert state() == before

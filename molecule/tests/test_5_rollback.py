@@ -23,7 +23,7 @@ def test_a_release_that_does_not_start_is_rolled_back(
     run = playbook("pristine.vllm.reinstall", **variables["fixture_broken"])
     after = state()
     assert run.code != 0
-    assert "the host is as it was" in run.said
+    assert "The host is as it was" in run.said
     assert "ImportError" in run.said, "the journal's reason is not in the message"
     assert after.main_pid != before.main_pid, "the new release was never started"
     assert after.live == before.live
