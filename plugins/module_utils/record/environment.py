@@ -74,12 +74,20 @@ class Environment:
         return path.startswith(self.root + "/")
 
 
+def resolved(path: str) -> str:
+    """The real path; that of a link that vanishes while it is followed is in no environment."""
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return "/"
+
+
 def discover(path: str) -> Environment:
     """Find the distributions of an environment.
 
     :raises ScanError: it is no environment, cannot be read, or holds no distribution: never an empty answer.
     """
-    root = os.path.realpath(path)
+    root = resolved(path)
     if not os.path.isdir(root):
         raise ScanError(
             f"environment {path!r} is not a directory, so nothing can be verified: "
@@ -87,10 +95,10 @@ def discover(path: str) -> Environment:
         )
     environment = Environment(root, [], [], [], [], {})
     for site in _sites(root, path):
-        if not os.path.realpath(site).startswith(root + "/"):
+        if not resolved(site).startswith(root + "/"):
             environment.escaped.append(site)
             continue
-        real = os.path.realpath(site)
+        real = resolved(site)
         if real != site:
             environment.aliases[site] = real
         if real not in environment.sites:
@@ -161,7 +169,7 @@ def _read_dist_info(environment: Environment, path: str, site: str) -> None:
     name, _dash, version = os.path.basename(path)[: -len(".dist-info")].partition("-")
     distribution = Distribution(normalise(name), version, path, site)
     environment.distributions.append(distribution)
-    if not os.path.realpath(path).startswith(environment.root + "/"):
+    if not resolved(path).startswith(environment.root + "/"):
         distribution.problem = "its .dist-info is a link that leads out of the environment and was not opened"
         environment.escaped.append(path)
         return
@@ -180,7 +188,7 @@ def _read_dist_info(environment: Environment, path: str, site: str) -> None:
             environment.leftovers.append(path)
     except OSError as error:
         distribution.problem = f"its RECORD cannot be read: {error.strerror}"
-        if os.path.islink(record) and not os.path.realpath(record).startswith(environment.root + "/"):
+        if os.path.islink(record) and not resolved(record).startswith(environment.root + "/"):
             environment.escaped.append(record)
         else:
             environment.unreadable[record] = str(error.strerror)

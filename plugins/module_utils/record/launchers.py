@@ -10,7 +10,7 @@ import re
 from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import read_file
-from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import Environment
+from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import Environment, resolved
 from ansible_collections.pristine.vllm.plugins.module_utils.record.expected import Script
 from ansible_collections.pristine.vllm.plugins.module_utils.record.scripts import (
     interpreter,
@@ -58,7 +58,7 @@ class Launchers:
             return None
         if path is not None:
             folder, name = os.path.split(path)
-            if _PYTHON.match(name) and (folder == self._home or os.path.realpath(folder) == self._bin):
+            if _PYTHON.match(name) and (folder == self._home or resolved(folder) == self._bin):
                 return None
         what = f"names {path}" if path else "is of no known kind"
         return "modified", f"its first line {what}, which is not the interpreter of this environment"

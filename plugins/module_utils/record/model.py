@@ -79,7 +79,7 @@ class Finding:
         return {
             "path": printable(self.path),
             "file": printable(self.file),
-            "distribution": self.distribution,
+            "distribution": None if self.distribution is None else printable(self.distribution),
             "status": self.status,
             "detail": printable(self.detail),
             "expected_sha256": self.expected_sha256,

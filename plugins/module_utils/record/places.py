@@ -9,7 +9,7 @@ import os
 import posixpath
 from typing import Optional
 
-from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import Environment
+from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import Environment, resolved
 
 
 def locate(site: str, root: str, row: str) -> Optional[str]:
@@ -44,7 +44,7 @@ def place(environment: Environment, site: str, row: str) -> Optional[str]:
         inside += [] if other is None else [other]
     if not inside:
         folder, name = posixpath.split(posixpath.normpath(posixpath.join(site, row)))
-        inside = [f"{os.path.realpath(folder)}/{name}"]
+        inside = [f"{resolved(folder)}/{name}"]
     found = next((one for one in inside if os.path.lexists(one)), inside[0])
     for alias, real in aliases.items():
         if found.startswith(alias + "/"):

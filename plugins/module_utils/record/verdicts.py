@@ -11,7 +11,11 @@ import os
 from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import read_file, sha256_file
-from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import Distribution, Environment
+from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import (
+    Distribution,
+    Environment,
+    resolved,
+)
 from ansible_collections.pristine.vllm.plugins.module_utils.record.expected import Claim, Expected, Script
 from ansible_collections.pristine.vllm.plugins.module_utils.record.hashing import Outcome
 from ansible_collections.pristine.vllm.plugins.module_utils.record.launchers import LIMIT, Launchers
@@ -175,7 +179,7 @@ class Judge:
         chosen = tuple(f"{owner.distribution.directory}/" for owner in self._expected.owners if owner.selected)
         marks = [(path, "leftover", "remains of an interrupted installation") for path in self._environment.leftovers]
         for path in self._environment.escaped:
-            real = os.path.realpath(path)
+            real = resolved(path)
             marks.append((path, "redirected", f"leads out of the environment, to {real}; not opened"))
         marks += [(path, "unreadable", reason) for path, reason in self._environment.unreadable.items()]
         for path, status, detail in marks:

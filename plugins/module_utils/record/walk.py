@@ -12,7 +12,7 @@ from collections.abc import Collection, Container
 from typing import NamedTuple, Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import read_file
-from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import LEFTOVER
+from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import LEFTOVER, resolved
 
 _LIBRARY = re.compile(r"\.so(\.\d+)*\Z")
 # What makes a virtual environment puts these into bin; no wheel and no RECORD has them.
@@ -68,7 +68,7 @@ class Links:
 
     def leads_out(self, path: str) -> bool:
         """Whether a path's end, all links followed, is outside."""
-        real = os.path.realpath(path)
+        real = resolved(path)
         return real != self._root and not real.startswith(self._root + "/")
 
 
@@ -101,7 +101,7 @@ class Walker:
     def scripts(self, directory: str) -> None:
         """Walk ``bin``: its scripts find modules there before any other, the standard library's included."""
         if self._links.escape(directory):
-            detail = f"a symlink to {_target(directory)}, out of the environment"
+            detail = f"a symlink out of the environment, to {resolved(directory)}"
             self.strays.append(Stray(directory, "redirected", detail))
             return
         for entry in self._entries(directory):
@@ -156,11 +156,15 @@ class Walker:
         return bool(names.match(entry.name)) and not any(path.startswith(entry.path + "/") for path in self._listed)
 
     def _link(self, entry: os.DirEntry[str], top: bool) -> None:
+        try:
+            target = os.readlink(entry.path)
+        except OSError:
+            return  # Gone since its name was read.
         if self._links.leads_out(entry.path):
             if could_run(entry.name, top) or not os.path.isfile(entry.path):
-                self._add(entry, "redirected", f"a symlink to {_target(entry.path)}, out of the environment")
+                self._add(entry, "redirected", f"a symlink to {target}, out of the environment")
         elif could_run(entry.name, top) or os.path.isdir(entry.path):
-            self._add(entry, "unexpected", f"nobody lists it: a symlink to {_target(entry.path)}")
+            self._add(entry, "unexpected", f"nobody lists it: a symlink to {target}")
 
     def _file(self, entry: os.DirEntry[str], top: bool) -> None:
         what = could_run(entry.name, top)
@@ -202,14 +206,6 @@ def _is_program(entry: os.DirEntry[str]) -> bool:
         return read_file(entry.path, 4).startswith((b"#!", b"\x7fELF"))
     except OSError:
         return False
-
-
-def _target(link: str) -> str:
-    """Where a symlink points to; it may be gone since its name was read."""
-    try:
-        return os.readlink(link)
-    except OSError:
-        return "what is gone now"
 
 
 def _is_of_setuptools(path: str) -> bool:

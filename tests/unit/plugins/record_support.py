@@ -10,6 +10,7 @@ import csv
 import fcntl
 import hashlib
 import io
+import json
 import os
 import pathlib
 import shutil
@@ -129,6 +130,29 @@ def quiet_environment() -> dict[str, str]:
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_ROOT_USER_ACTION": "ignore",
     }
+
+
+def as_nobody(call: Callable[[], Any]) -> Any:
+    """What a call returns (as JSON can carry it) to a user whom permissions stop: they do not stop root."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+            with os.fdopen(writer, "w") as stream:
+                json.dump(call(), stream)
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writer)
+    with os.fdopen(reader) as stream:
+        answer = stream.read()
+    assert os.waitpid(pid, 0)[1] == 0
+    return json.loads(answer)
 
 
 class Kept:
