@@ -9,17 +9,22 @@ loaded, ``/health`` stays 200 with a hung engine, and a server can answer from n
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Callable, Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.command import Run, run
 from ansible_collections.pristine.vllm.plugins.module_utils.journal_lines import (
-    FATAL_PATTERNS,
     fatal_line,
     relevant_lines,
 )
+from ansible_collections.pristine.vllm.plugins.module_utils.main_process import (
+    command_words,
+    home_of,
+    read_serves,
+    runs_from,
+)
+from ansible_collections.pristine.vllm.plugins.module_utils.readiness_ask import Ask, Readiness, Step
 from ansible_collections.pristine.vllm.plugins.module_utils.redact import redact
 from ansible_collections.pristine.vllm.plugins.module_utils.unit import (
     UnitState,
@@ -34,48 +39,6 @@ from ansible_collections.pristine.vllm.plugins.module_utils.vllm_api import TOKE
 _JOURNAL_EVERY = 5.0
 # vLLM updates its counters after it has sent the answer.
 _COUNTER_PATIENCE = 5.0
-
-
-@dataclass(frozen=True)
-class Ask:
-    """What ready means. Times in seconds; ``timeout`` 0 tries each rung once."""
-
-    unit: str
-    url: str
-    model: str
-    timeout: float = 1200.0
-    interval: float = 1.0
-    request_timeout: float = 10.0
-    completion_timeout: float = 120.0
-    prompt: str = "The capital of France is"
-    max_tokens: int = 8
-    api_key: Optional[str] = None
-    since: Optional[str] = None
-    fatal_patterns: Sequence[str] = FATAL_PATTERNS
-
-
-@dataclass(frozen=True)
-class Step:
-    """A rung that was passed: how long it took in seconds, and what there is to say about it."""
-
-    name: str
-    seconds: float
-    note: Optional[str] = None
-
-
-@dataclass
-class Readiness:
-    """How far it came: ``step`` is the last rung passed (None: not even the first), ``reason`` why not further."""
-
-    ready: bool = False
-    reason: Optional[str] = None
-    step: Optional[str] = None
-    steps: list[Step] = field(default_factory=list)
-    main_pid: Optional[int] = None
-    n_restarts: Optional[int] = None
-    completion: Optional[str] = None
-    journal: list[str] = field(default_factory=list)
-    seconds: float = 0.0
 
 
 class _NotReadyError(Exception):
@@ -93,6 +56,7 @@ class Ladder:
         self._api = VllmApi(ask.url, ask.api_key, ask.request_timeout)
         self._begun = time.monotonic()
         self._first: Optional[UnitState] = None
+        self._words: list[str] = []
         self._journal_read = self._begun
         self._counters: dict[str, float] = {}
         self._note: Optional[str] = None
@@ -104,6 +68,7 @@ class Ladder:
         """
         rungs: tuple[tuple[str, Callable[[], Optional[str]]], ...] = (
             ("unit", self._unit),
+            *([("release", self._release)] if self.ask.environment else []),
             ("tcp", self._tcp),
             ("health", self._health),
             ("models", self._models),
@@ -125,16 +90,15 @@ class Ladder:
         begun = time.monotonic()
         while True:
             self._watch()
-            if self.ask.timeout:
-                self._api.timeout = max(1.0, min(self.ask.request_timeout, self.ask.timeout - self._spent()))
+            self._api.timeout = self._at_most(self.ask.request_timeout)
             missing = rung()
             if missing is None:
                 break
             # A server that dies takes its connections along: the unit's end is the reason then, not the connection's.
             self._watch()
-            left = self.ask.timeout - self._spent()
+            left = self._left()
             if left <= 0:
-                raise _NotReadyError(f"step {name} was not passed in {self.ask.timeout:g} seconds: {missing}")
+                raise _NotReadyError(f"step {name} was not passed {self._in_what_time()}: {missing}")
             time.sleep(min(self.ask.interval, left))
         self.result.step = name
         self.result.steps.append(Step(name, round(time.monotonic() - begun, 3), self._note))
@@ -147,7 +111,9 @@ class Ladder:
         if first is None or (first.main_pid == 0 and now.n_restarts == first.n_restarts):
             # Before its main process there may be an ExecStartPre.
             self._first = first = now
-        self.result.main_pid, self.result.n_restarts = now.main_pid, now.n_restarts
+        self.result.main_pid, self.result.n_restarts, self.result.enabled = now.main_pid, now.n_restarts, now.enabled
+        self._words = command_words(now.main_pid, self.ask.proc)
+        self.result.serves = read_serves(self._words) if self._words else None
         problem = unit_problem(now)
         if problem is not None:
             raise _NotReadyError(f"{problem}. Give the name of the unit that serves the model, or install it first")
@@ -164,6 +130,21 @@ class Ladder:
         if first is not None and first.active_state == "active" and first.main_pid:
             return None
         return "it has not become active"
+
+    def _release(self) -> Optional[str]:
+        first, environment = self._first, self.ask.environment
+        if first is None or environment is None or not self._words:
+            return "the main process does not tell its command line yet"
+        if runs_from(self._words, environment):
+            self._note = f"{home_of(self._words)} is in {environment}"
+            return None
+        drop_ins = f" with the drop-ins {first.drop_in_paths}" if first.drop_in_paths else " without drop-ins"
+        raise _NotReadyError(
+            f"main process {first.main_pid} runs {' '.join(self._words[:2])}, and it should run from "
+            f"{os.path.realpath(environment)}. Its unit file is {first.fragment_path or 'unknown'}{drop_ins}: "
+            "another unit file or a drop-in overrides ExecStart, or the unit was not restarted since a switch. "
+            f"See `systemctl cat {first.unit}` for what it starts"
+        )
 
     def _tcp(self) -> Optional[str]:
         return self._try(self._api.connect)
@@ -183,9 +164,7 @@ class Ladder:
 
     def _completion(self) -> Optional[str]:
         self._try(lambda: self._counters.update(self._api.metrics(TOKEN_COUNTERS)))
-        limit = self.ask.completion_timeout
-        if self.ask.timeout:
-            limit = max(1.0, min(limit, self.ask.timeout - self._spent()))
+        limit = self._at_most(self.ask.completion_timeout)
         texts: list[str] = []
         ask = self.ask
         missing = self._try(
@@ -247,6 +226,29 @@ class Ladder:
                 raise _NotReadyError(f"{error}. Asking again cannot help: correct the request or the unit") from error
             return str(error)
         return None
+
+    def _left(self) -> float:
+        """How many seconds are left, below 0 when none are."""
+        return self._since() + self.ask.timeout - time.monotonic()
+
+    def _since(self) -> float:
+        """The moment from which the time-out counts, on the monotonic clock, which is also systemd's."""
+        first = self._first
+        if self.ask.patient and first is not None and first.active_state == "active" and first.started:
+            return min(self._begun, first.started)
+        return self._begun
+
+    def _at_most(self, limit: float) -> float:
+        """How long a request may take: no longer than is left, except for the one pass that is made in any case."""
+        if not self.ask.timeout or self.ask.patient:
+            return limit
+        return max(1.0, min(limit, self._left()))
+
+    def _in_what_time(self) -> str:
+        text = f"in {self.ask.timeout:g} seconds"
+        if self.ask.patient and self._since() < self._begun:
+            text += f" from the start of the unit, which was {time.monotonic() - self._since():.0f} seconds ago"
+        return text
 
     def _spent(self) -> float:
         return round(time.monotonic() - self._begun, 3)

@@ -29,8 +29,12 @@ _PROPERTIES = (
     "ExecMainStatus",
     "Result",
     "ActiveEnterTimestamp",
+    "ActiveEnterTimestampMonotonic",
+    "ExecMainStartTimestampMonotonic",
     "InvocationID",
     "FragmentPath",
+    "DropInPaths",
+    "UnitFileState",
     "NeedDaemonReload",
 )
 
@@ -58,6 +62,17 @@ class UnitState:
     invocation_id: str
     fragment_path: str
     need_daemon_reload: bool
+    # Seconds of the monotonic clock; 0 when it was never started.
+    started: float = 0.0
+    drop_in_paths: str = ""
+    unit_file_state: str = ""
+
+    @property
+    def enabled(self) -> Optional[bool]:
+        """Whether it starts with the host; None when systemd does not know it."""
+        if not self.unit_file_state or self.load_state == "not-found":
+            return None
+        return self.unit_file_state in ("enabled", "enabled-runtime")
 
     @property
     def stopped(self) -> bool:
@@ -115,6 +130,10 @@ def parse_state(unit: str, text: str) -> UnitState:
         invocation_id=found.get("InvocationID", ""),
         fragment_path=found.get("FragmentPath", ""),
         need_daemon_reload=found.get("NeedDaemonReload", "") == "yes",
+        # The main process's own start where there is one: the unit is active before and after, too.
+        started=(_microseconds(found, "ExecMainStart") or _microseconds(found, "ActiveEnter")) / 1e6,
+        drop_in_paths=found.get("DropInPaths", ""),
+        unit_file_state=found.get("UnitFileState", ""),
     )
 
 
@@ -162,6 +181,10 @@ def journal_sync(run_command: Run = run) -> None:
     """Have journald write what it has received: the last words of a process that just died are read right after."""
     # Needs root; without it a line or two may be missing from a message, which is no reason to fail.
     run_command(["journalctl", "--sync"], timeout=10.0)
+
+
+def _microseconds(found: dict[str, str], event: str) -> int:
+    return _integer(found.get(f"{event}TimestampMonotonic", ""))
 
 
 def _integer(text: str) -> int:

@@ -11,10 +11,10 @@ module: vllm_ready
 short_description: Prove that the service answers a real completion
 version_added: 0.1.0
 description:
-  - Climbs a ladder. The unit is active with one main process; its port takes connections; C(/health) answers;
-    C(/v1/models) names the model; a completion has a text; the engine's own token counter rose; the journal of this
-    start has no line after which no engine recovers. All before the completion can be answered by a server whose engine
-    hangs.
+  - Climbs a ladder. The unit is active with one main process; that runs from O(environment); its port takes
+    connections; C(/health) answers; C(/v1/models) names the model; a completion has a text; the engine's own token
+    counter rose; the journal of this start has no line after which no engine recovers. All before the completion can be
+    answered by a server whose engine hangs.
   - Gives up at once when the unit dies, restarts or is stopped, when its journal has a fatal line, or when an answer
     says that asking again cannot help. The message then holds the journal lines that tell why.
   - Changes nothing, apart from the tokens that the service computes.
@@ -43,7 +43,7 @@ options:
   timeout:
     description:
       - How many seconds to wait at most until all is proven. Loading a large model takes minutes.
-      - With V(0) each step is tried once.
+      - With V(0) each step is tried once. See also O(patient).
     type: float
     default: 1200
   interval:
@@ -58,6 +58,20 @@ options:
     description: How many seconds the completion may take. The first one after a start may compile kernels.
     type: float
     default: 120
+  environment:
+    description:
+      - The virtual environment from which the main process must run, or a link to it.
+      - Where it runs from is read from the first two words of its command line. An interpreter that belongs to an
+        environment decides, else the script does. A mismatch is not waited for.
+      - By default that is not looked at.
+    type: path
+  patient:
+    description:
+      - Whether O(timeout) counts from the start of the unit rather than from now. Each step is tried at least once.
+      - So a service that is in the middle of its load is waited for, and one that has been up for longer gets one look.
+      - A request then has all of O(request_timeout) or O(completion_timeout), so the last one may end after O(timeout).
+    type: bool
+    default: false
   prompt:
     description: What to complete.
     type: str
@@ -102,6 +116,15 @@ EXAMPLES = r"""
     timeout: 0
     required: false
   register: serving
+
+- name: Tell whether it serves, and wait for a load that is on its way
+  pristine.vllm.vllm_ready:
+    unit: vllm-kimi-k25
+    model: kimi-k2.5
+    environment: /opt/vllm/current
+    patient: true
+    required: false
+  register: serving
 """
 
 RETURN = r"""
@@ -125,7 +148,8 @@ steps:
   elements: dict
   contains:
     name:
-      description: One of V(unit), V(tcp), V(health), V(models), V(completion), V(tokens), V(journal).
+      description: One of V(unit), V(release) (with O(environment)), V(tcp), V(health), V(models), V(completion),
+        V(tokens), V(journal).
       type: str
     seconds:
       description: How long it took.
@@ -141,6 +165,25 @@ n_restarts:
   description: How often systemd has restarted the unit by itself.
   returned: always
   type: int
+enabled:
+  description: Whether the unit starts with the host. V(none) when systemd does not know it.
+  returned: always
+  type: bool
+serves:
+  description: What the main process's command line says. V(none) when there is no such process.
+  returned: always
+  type: dict
+  contains:
+    host:
+      description: The value of C(--host), V(none) where it is not given.
+      type: str
+    port:
+      description: The value of C(--port), V(none) where it is not given.
+      type: int
+    model:
+      description: The first value of C(--served-model-name), V(none) where it is not given.
+      type: str
+  sample: {"host": "127.0.0.1", "port": 8000, "model": "kimi-k2.5"}
 completion:
   description: The text that the service answered.
   returned: always
@@ -162,7 +205,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.pristine.vllm.plugins.module_utils.journal_lines import FATAL_PATTERNS
-from ansible_collections.pristine.vllm.plugins.module_utils.readiness import Ask, Ladder
+from ansible_collections.pristine.vllm.plugins.module_utils.readiness import Ladder
+from ansible_collections.pristine.vllm.plugins.module_utils.readiness_ask import Ask
 from ansible_collections.pristine.vllm.plugins.module_utils.unit import UnitError
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
@@ -173,6 +217,8 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     "interval": {"type": "float", "default": 1},
     "request_timeout": {"type": "float", "default": 10},
     "completion_timeout": {"type": "float", "default": 120},
+    "environment": {"type": "path"},
+    "patient": {"type": "bool", "default": False},
     "prompt": {"type": "str", "default": "The capital of France is"},
     # Its name looks like a secret's to Ansible.
     "max_tokens": {"type": "int", "default": 8, "no_log": False},

@@ -176,8 +176,12 @@ class FakeSystemd:
             "ExecMainStatus": "0",
             "Result": "success",
             "ActiveEnterTimestamp": "Mon 2026-11-30 03:25:12 UTC",
+            "ActiveEnterTimestampMonotonic": "1000000",
+            "ExecMainStartTimestampMonotonic": "1000000",
             "InvocationID": "0123456789abcdef0123456789abcdef",
             "FragmentPath": f"/etc/systemd/system/{UNIT}.service",
+            "DropInPaths": "",
+            "UnitFileState": "enabled",
             "NeedDaemonReload": "no",
         }
         self.journal("INFO 11-30 03:25:13 [api_server.py:100] vLLM API server version 0.16.0")

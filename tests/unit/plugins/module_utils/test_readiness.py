@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.pristine.vllm.plugins.module_utils import readiness
-from ansible_collections.pristine.vllm.plugins.module_utils.readiness import Ask, Ladder, Readiness
+from ansible_collections.pristine.vllm.plugins.module_utils.readiness import Ladder
+from ansible_collections.pristine.vllm.plugins.module_utils.readiness_ask import Ask, Readiness
 from ansible_collections.pristine.vllm.tests.unit.plugins.service_support import (
     MODEL,
     UNIT,
@@ -244,3 +245,93 @@ def test_total_time_is_bounded(systemd: FakeSystemd, server: FakeVllm) -> None:
     assert result.seconds < 3
     assert "step health was not passed in 0.6 seconds" in reason(result)
     assert "answered 503" in reason(result)
+
+
+def main_process(systemd: FakeSystemd, *words: str) -> str:
+    """Let the main process have this command line; returns the /proc in which it has it."""
+    own = systemd.directory / "proc" / systemd.properties["MainPID"]
+    own.mkdir(parents=True)
+    (own / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in words))
+    return str(own.parent)
+
+
+def test_a_process_of_the_release(systemd: FakeSystemd, server: FakeVllm, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "releases/one/bin").mkdir(parents=True)
+    (tmp_path / "current").symlink_to("releases/one")
+    proc = main_process(systemd, "/bin/sh", f"{tmp_path}/current/bin/vllm", "serve", "--port", "8001")
+    for name in ("current", "releases/one"):
+        result = climb(server.url, proc=proc, environment=str(tmp_path / name))
+        assert result.ready
+        assert [step.name for step in result.steps] == ["unit", "release", *STEPS[1:]]
+    assert result.serves is not None
+    assert (result.serves.host, result.serves.port, result.serves.model) == (None, 8001, None)
+
+
+def test_a_process_of_another_release_is_not_waited_for(
+    systemd: FakeSystemd, server: FakeVllm, tmp_path: pathlib.Path
+) -> None:
+    systemd.set(DropInPaths="/etc/systemd/system/x.service.d/old.conf")
+    proc = main_process(systemd, "/old/bin/python", "/old/bin/vllm", "serve", "--api-key", "geheim")
+    result = climb(server.url, proc=proc, environment=str(tmp_path), timeout=60.0)
+    assert (result.step, result.ready) == ("unit", False)
+    assert result.seconds < 5
+    text = reason(result)
+    assert f"runs /old/bin/python /old/bin/vllm, and it should run from {tmp_path}." in text
+    assert f"unit file is /etc/systemd/system/{UNIT}.service with the drop-ins /etc/systemd/system/x.service.d" in text
+    assert f"`systemctl cat {UNIT}.service`" in text
+    assert "geheim" not in repr(result)
+
+
+def test_what_is_not_its_program_yet_is_waited_for(systemd: FakeSystemd, server: FakeVllm) -> None:
+    proc = main_process(systemd, "(vllm)")
+    assert "step release was not passed in 0.3 seconds" in reason(
+        climb(server.url, proc=proc, environment="/opt/x", timeout=0.3)
+    )
+
+
+@pytest.mark.parametrize("up_for", [3600.0, 19.7])
+def test_a_patient_look_counts_from_the_start(systemd: FakeSystemd, server: FakeVllm, up_for: float) -> None:
+    server.health = 503
+    started = str(int((time.monotonic() - up_for) * 1e6))
+    systemd.set(ExecMainStartTimestampMonotonic=started, ActiveEnterTimestampMonotonic=started)
+    result = climb(server.url, patient=True)
+    assert result.step == "tcp"
+    assert result.seconds < 5
+    assert "was not passed in 20 seconds from the start of the unit, which was" in reason(result)
+    assert (server.log.count("GET /health") == 1) is (up_for > 20)
+    server.health = 200
+    assert climb(server.url, patient=True).ready, "one pass is made in any case"
+
+
+def test_a_patient_look_waits_for_a_load(systemd: FakeSystemd, server: FakeVllm) -> None:
+    server.health = 503
+    systemd.set(ExecMainStartTimestampMonotonic=str(int((time.monotonic() - 5) * 1e6)))
+
+    def load() -> None:
+        wait_until(lambda: len(server.log) > 3)
+        server.health = 200
+
+    threading.Thread(target=load).start()
+    assert climb(server.url, patient=True).ready
+
+
+def test_a_patient_look_at_what_is_down(systemd: FakeSystemd) -> None:
+    systemd.set(ActiveState="inactive", SubState="dead", MainPID="0")
+    result = climb(closed_port(), patient=True)
+    assert "the unit is not running" in reason(result)
+    assert result.serves is None
+    assert result.seconds < 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({}, True),
+        ({"UnitFileState": "enabled-runtime"}, True),
+        ({"UnitFileState": "disabled"}, False),
+        ({"UnitFileState": "", "LoadState": "not-found"}, None),
+    ],
+)
+def test_whether_it_starts_with_the_host(systemd: FakeSystemd, changes: dict[str, str], wanted: object) -> None:
+    systemd.set(**changes)
+    assert climb(closed_port(), timeout=0).enabled is wanted

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pathlib
+import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -91,6 +92,21 @@ def test_ready(capfd: pytest.CaptureFixture[str], systemd: FakeSystemd, server: 
     assert not did["changed"]
     assert did["completion"] == " Paris"
     assert did["reason"] is None
+    assert did["enabled"] is True
+
+
+def test_what_the_main_process_is(capfd: pytest.CaptureFixture[str], systemd: FakeSystemd) -> None:
+    options: dict[str, Any] = {"url": closed_port(), "timeout": 0, "required": False, "patient": True}
+    home = str(pathlib.Path(sys.executable).parent.parent)
+    argv = [sys.executable, "-c", "input()", "--port", "8001"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
+        systemd.set(MainPID=str(process.pid), UnitFileState="disabled")
+        other, right = (ready(capfd, environment=path, **options) for path in ("/nonexistent", home))
+        process.communicate(b"\n")
+    assert (other["ready"], other["step"], other["enabled"]) == (False, "unit", False)
+    assert "it should run from /nonexistent" in other["reason"]
+    assert other["serves"] == {"host": None, "port": 8001, "model": None}
+    assert right["step"] == "release"
 
 
 def test_not_ready_fails_with_the_reason(capfd: pytest.CaptureFixture[str], systemd: FakeSystemd) -> None:
