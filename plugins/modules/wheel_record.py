@@ -261,6 +261,7 @@ import contextlib
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.pristine.vllm.plugins.module_utils.index_http import secrets_of
 from ansible_collections.pristine.vllm.plugins.module_utils.record.change import RestoreError
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import ScanError
 from ansible_collections.pristine.vllm.plugins.module_utils.record.options import scan_argument_spec, scan_options
@@ -286,9 +287,13 @@ def argument_spec() -> dict[str, dict[str, Any]]:
 
 
 def main() -> None:
-    """Uses of the module: params, check_mode and _diff are read, warn, fail_json and exit_json called."""
+    """Uses of the module: params, check_mode and _diff are read, warn, fail_json and exit_json called.
+
+    And no_log_values is added to.
+    """
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
+    module.no_log_values.update(secrets_of(params["wheels"]))
     result: dict[str, Any] = {}
     try:
         request = Request(

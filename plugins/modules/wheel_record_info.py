@@ -308,10 +308,10 @@ def main() -> None:
         done = scan(scan_options(module.params))
     except ScanError as error:
         module.fail_json(msg=str(error))
-    for warning in done.result.warnings:
-        module.warn(warning)
     result = result_of(done, module.params["max_findings"], module._diff)
     done.close()
+    for warning in done.result.warnings:
+        module.warn(warning)
     module.exit_json(**result)
 
 

@@ -26,6 +26,8 @@ class Texts:
         self.installed: Optional[bytes] = None
         self.origin = "no file"
         self.problem = ""
+        #: Whether there is a wheel that holds it, and its bytes are not to be had.
+        self.failed = False
         if finding.status not in ("modified", "missing", "unexpected", "declared", "unadapted"):
             self.problem = f"not opened, because it is {finding.status}"
             return
@@ -39,7 +41,7 @@ class Texts:
             if finding.status != "missing":
                 self.installed = read_file(finding.file, TEXT_LIMIT + 1)
         except WheelError as error:
-            self.problem = str(error)
+            self.problem, self.failed = str(error), True
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -76,6 +78,8 @@ def diff_of(scan: Scan) -> list[dict[str, str]]:
 def probes_of(scan: Scan, findings: Optional[list[Finding]] = None) -> list[Probe]:
     """What was added to each modified Python source whose pristine text is known.
 
+    Warns of one whose wheel cannot be read: who cleans up by probes would not know of what it writes.
+
     :param findings: some of the scan's; default all of them.
     """
     probes: list[Probe] = []
@@ -84,4 +88,6 @@ def probes_of(scan: Scan, findings: Optional[list[Finding]] = None) -> list[Prob
             texts = Texts(scan, finding)
             if texts.pristine is not None and texts.installed is not None:
                 probes += find_probes(finding.path, texts.pristine, texts.installed)
+            elif texts.failed:
+                scan.result.warnings.append(f"probes: what was added to {finding.path} is not known: {texts.problem}")
     return probes

@@ -32,7 +32,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.remote_index 
 from ansible_collections.pristine.vllm.plugins.module_utils.record.remote_wheel import RemoteWheel
 from ansible_collections.pristine.vllm.plugins.module_utils.record.scan import scan
 from ansible_collections.pristine.vllm.plugins.module_utils.record.wheel import WheelError
-from ansible_collections.pristine.vllm.plugins.modules import drift_archive, wheel_record_info
+from ansible_collections.pristine.vllm.plugins.modules import drift_archive, wheel_record, wheel_record_info
 from ansible_collections.pristine.vllm.tests.unit.plugins.range_support import (
     Answer,
     Asked,
@@ -528,6 +528,8 @@ def test_a_diff_that_cannot_be_had_says_why(bare: Env, large: pathlib.Path, serv
     assert "---" not in diff[0]["prepared"]
     assert probes == []
     assert result.summary.verified_against == "wheel_record", "the RECORD was read"
+    assert len(result.warnings) == 1
+    assert f"what was added to {CORE} is not known: wheel " in result.warnings[0]
 
 
 def test_a_member_that_the_wheels_own_record_denies(bare: Env, tmp_path: pathlib.Path, server: FileServer) -> None:
@@ -747,6 +749,36 @@ def test_the_module_counts_what_diff_and_probes_moved(
     assert kept["archived"][0]["patch"] is None
     assert "no patch: its pristine text is not known" in kept["archived"][0]["note"]
     assert "no usable wheel of demo-pkg" in str(kept["warnings"])
+
+
+def test_files_are_put_back_from_afar(
+    pip_env: Env,
+    demo_wheel: pathlib.Path,
+    server: FileServer,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: pathlib.Path,
+) -> None:
+    (pip_env.site / CORE).write_bytes(EDITED)
+    (pip_env.site / "demo/lib.abi3.so").unlink()
+    served = server.add(demo_wheel)
+    given: dict[str, Any] = {
+        "environment": str(pip_env.root),
+        "wheels": [server.html(PROJECT, demo_wheel.name).replace("://", "://me:s3cr3t@")],
+        "quarantine": str(tmp_path / "quarantine"),
+        "caches": [],
+    }
+    served.twist = lambda asked, right: right if asked.number < 2 else Answer(403)
+    ran = run_module(capfd, wheel_record.main, **given)
+    assert ran.failed
+    assert (pip_env.site / CORE).read_bytes() == EDITED
+    assert not (pip_env.site / "demo/lib.abi3.so").exists()
+    served.twist = None
+    ran = run_module(capfd, wheel_record.main, **given)
+    assert not ran.failed, ran
+    assert ran["changed"]
+    assert "s3cr3t" not in str(ran)
+    assert (pip_env.site / CORE).read_bytes() == SOURCE
+    assert pip_env.scan(wheel=demo_wheel).findings == []
 
 
 # --- Noise
