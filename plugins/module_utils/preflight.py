@@ -9,12 +9,13 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.command import Run, run
+from ansible_collections.pristine.vllm.plugins.module_utils.preflight_access import check_access
 from ansible_collections.pristine.vllm.plugins.module_utils.preflight_gpus import GpuNeed, check_gpus
 from ansible_collections.pristine.vllm.plugins.module_utils.preflight_model import check_weights
 from ansible_collections.pristine.vllm.plugins.module_utils.preflight_report import Finding, Findings
+from ansible_collections.pristine.vllm.plugins.module_utils.release import environment_problem
 from ansible_collections.pristine.vllm.plugins.module_utils.unit import UnitError, unit_problem, unit_state
 
 _MIN_PYTHON = (3, 9)
@@ -37,6 +38,7 @@ class Need:
     root: str = ""
     python: str = ""
     model_path: str = ""
+    user: str = ""
     unit: str = ""
     unit_required: bool = False
     environment: str = ""
@@ -61,6 +63,8 @@ def inspect(need: Need, run_command: Run = run) -> tuple[tuple[Finding, ...], tu
     check_gpus(need.gpus, found, run_command)
     if need.model_path:
         check_weights(need.model_path, found)
+    if need.model_path and need.user:
+        check_access(need.model_path, need.user, found)
     if need.unit:
         _check_unit(need, found, run_command)
     if need.environment:
@@ -69,21 +73,6 @@ def inspect(need: Need, run_command: Run = run) -> tuple[tuple[Finding, ...], tu
         _check_iommu(need, found)
         _check_shm(need, found)
     return tuple(found.blockers), tuple(found.cautions)
-
-
-def environment_problem(path: str) -> Optional[str]:
-    """Why ``path`` is no virtual environment, or None when it is one."""
-    if not os.path.isdir(path):
-        return "is not a directory" if os.path.lexists(path) else "does not exist"
-    if not os.path.isfile(os.path.join(path, "pyvenv.cfg")):
-        return "has no pyvenv.cfg, so it is no virtual environment"
-    library = os.path.join(path, "lib")
-    names = os.listdir(library) if os.path.isdir(library) else []
-    if not any(
-        name.startswith("python3") and os.path.isdir(os.path.join(library, name, "site-packages")) for name in names
-    ):
-        return "has no lib/python3*/site-packages, so it is no virtual environment"
-    return None
 
 
 def _check_interpreter(need: Need, found: Findings, run_command: Run) -> None:
@@ -177,9 +166,8 @@ def _check_environment(need: Need, found: Findings) -> None:
     problem = environment_problem(need.environment)
     # A bare host has none yet; a directory that is something else must not be taken over on any host.
     if problem is not None and (need.environment_required or os.path.exists(need.environment)):
-        found.block(
-            "environment", need.environment, f"it {problem}", "Give the root of the virtual environment that serves"
-        )
+        what = problem.replace(need.environment, "it", 1)
+        found.block("environment", need.environment, what, "Give the root of the virtual environment that serves")
 
 
 def _check_iommu(need: Need, found: Findings) -> None:

@@ -37,6 +37,18 @@ def check_weights(model_path: str, found: Findings) -> None:
     return None
 
 
+def model_files(model_path: str) -> list[str]:
+    """The files that a start reads: ``config.json``, the index and its shards, else whatever holds weights."""
+    index_path = os.path.join(model_path, _INDEX)
+    index = _read_object(index_path, Findings())
+    shards = index.get("weight_map") if index is not None else None
+    if isinstance(shards, dict):
+        names = sorted({str(name) for name in shards.values()})
+    else:
+        names = sorted(name for name in os.listdir(model_path) if name.endswith(_WEIGHTS))
+    return [os.path.join(model_path, "config.json"), index_path, *(os.path.join(model_path, name) for name in names)]
+
+
 def _check_shards(model_path: str, index_path: str, index: dict[str, Any], found: Findings) -> None:
     shards = index.get("weight_map")
     if not isinstance(shards, dict) or not shards:

@@ -36,6 +36,13 @@ options:
     description: The model's folder. Its C(config.json) must be JSON, and each shard that its index names be there.
     type: path
     default: ""
+  user:
+    description:
+      - The user that serves. It must be able to read C(config.json) and each shard in O(model_path), and to pass every
+        folder on the way, which is tried as that user.
+      - Not looked at where the user is not there yet, or the task does not run as root.
+    type: str
+    default: ""
   unit:
     description: The systemd unit that serves.
     type: str
@@ -90,6 +97,7 @@ EXAMPLES = r"""
     root: /opt/vllm
     python: /usr/bin/python3
     model_path: /models/kimi-k2.5
+    user: vllm
     gpu_count: 8
     min_disk_bytes: 30000000000
   register: preflight
@@ -158,6 +166,7 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     "root": {"type": "path", "default": ""},
     "python": {"type": "path", "default": ""},
     "model_path": {"type": "path", "default": ""},
+    "user": {"type": "str", "default": ""},
     "unit": {"type": "str", "default": ""},
     "unit_required": {"type": "bool", "default": False},
     "environment": {"type": "path", "default": ""},
@@ -185,6 +194,7 @@ def need_of(params: dict[str, Any]) -> Need:
         root=params["root"],
         python=params["python"],
         model_path=params["model_path"],
+        user=params["user"],
         unit=params["unit"],
         unit_required=params["unit_required"],
         environment=params["environment"],

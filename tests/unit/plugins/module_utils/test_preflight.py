@@ -34,6 +34,7 @@ class Host:
         for path in (
             model,
             environment / "lib/python3.12/site-packages",
+            environment / "bin",
             self.directory / "proc",
             self.directory / "iommu",
         ):
@@ -43,6 +44,7 @@ class Host:
         (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}), encoding="utf-8")
         for name in shards.values():
             (model / name).write_bytes(b"weights")
+        (environment / "bin/python").symlink_to(PYTHON)
         (environment / "pyvenv.cfg").write_text("home = /usr/bin\n", encoding="utf-8")
         (self.directory / "proc/meminfo").write_text("MemTotal:  2113000000 kB\nMemFree: 1 kB\n", encoding="utf-8")
         (self.directory / "proc/cmdline").write_text("BOOT_IMAGE=/vmlinuz root=/dev/sda ro quiet\n", encoding="utf-8")
@@ -146,7 +148,6 @@ def test_an_interpreter_that_will_not_do(host: Host, script: str, wanted: str) -
 
 def test_the_interpreter_of_the_very_environment(host: Host) -> None:
     path = host.directory / "env/bin/python3"
-    path.parent.mkdir()
     path.symlink_to(PYTHON)
     host.more = {"python": str(path)}
     assert "it belongs to the environment" in host.blocker().what
@@ -288,7 +289,7 @@ def test_what_is_no_environment(host: Host) -> None:
     host.more = {"environment": str(host.directory / "model")}
     assert "it has no pyvenv.cfg" in host.blocker().what
     host.more = {"environment": str(host.directory / "none")}
-    assert host.blocker().what == "it does not exist"
+    assert host.blocker().what == "it is not there"
     host.more["environment_required"] = False
     assert host.blockers() == ()
     # What is there must not be taken over, required or not.
@@ -296,7 +297,10 @@ def test_what_is_no_environment(host: Host) -> None:
     assert host.blocker().what == "it is not a directory"
     (host.directory / "env/lib/python3.12").rename(host.directory / "env/lib/other")
     host.more = {}
-    assert "no lib/python3*/site-packages" in host.blocker().what
+    assert host.blocker().what == "it has no lib/python3*/site-packages"
+    (host.directory / "env/lib/other").rename(host.directory / "env/lib/python3.12")
+    (host.directory / "env/bin/python").unlink()
+    assert host.blocker().what == "it has no bin/python that runs"
 
 
 @pytest.mark.parametrize(("word", "wanted"), [("quiet", True), ("amd_iommu=off", False), ("iommu=pt", True)])
