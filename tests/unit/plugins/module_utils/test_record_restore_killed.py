@@ -62,6 +62,10 @@ def temporary(folder: pathlib.Path) -> Callable[[Env], bool]:
     return lambda env: any(name.startswith(".pristine-") for name in os.listdir(env.site / folder))
 
 
+def after(count: int) -> Callable[[Env], bool]:
+    return lambda env: restored(env) >= count
+
+
 def kept(env: Env) -> bool:
     return bool(list((env.root.parent / "q").rglob("m0*.py")))
 
@@ -70,7 +74,7 @@ MOMENTS: dict[str, Callable[[Env], bool]] = {
     "at once": lambda _env: True,
     "while the first is kept": kept,
     "while something is written": temporary(pathlib.Path("many")),
-    **{f"after {count} files": (lambda env, count=count: restored(env) >= count) for count in (1, 2, 7, 60, COUNT)},
+    **{f"after {count} files": after(count) for count in (1, 2, 7, 60, COUNT)},
 }
 
 
