@@ -113,6 +113,7 @@ def test_a_variant_is_its_own_page_and_never_replaced(index: Server) -> None:
         ({"commit": "662205d34"}, "'662205d34' is not 40 lower-case hexadecimal digits: it has 9 characters"),
         ({"commit": "0" * 40}, f"the version was built from 662205d34..., the pinned commit is {'0' * 40}"),
         ({"commit": "0" * 40, "version": "0.16.0"}, f"nothing for commit {'0' * 40}: http://127.0.0.1"),
+        ({"commit": "0" * 40, "version": "0.16.0"}, "if its wheels were removed, pin a commit that is still there"),
         (
             {"machine": "riscv64"},
             "no wheel for Linux on riscv64: the version is there for manylinux_2_31_aarch64, many",
