@@ -17,8 +17,9 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.model import 
     WHEEL_RECORD,
     Finding,
 )
-from ansible_collections.pristine.vllm.plugins.module_utils.record.parse import Row, parse_record
+from ansible_collections.pristine.vllm.plugins.module_utils.record.parse import Record, Row, parse_record
 from ansible_collections.pristine.vllm.plugins.module_utils.record.places import place
+from ansible_collections.pristine.vllm.plugins.module_utils.record.plain import split
 from ansible_collections.pristine.vllm.plugins.module_utils.record.reference import (
     difference,
     reference,
@@ -103,7 +104,7 @@ class Builder:
         self.expected.owners.append(owner)
         if distribution.record is None and owner.wheel is None:
             return
-        record = parse_record(distribution.record or b"")
+        record = self._plain(owner) or parse_record(distribution.record or b"")
         rows = self._rows(owner, record.rows)
         if record.malformed and owner.selected and self.wanted is None:
             number, first = len(record.malformed), record.malformed[0][:120]
@@ -122,6 +123,30 @@ class Builder:
             self._from_record(owner, rows)
         else:
             self._from_wheel(owner, rows, owner.wheel, entries)
+
+    def _plain(self, owner: Owner) -> Optional[Record]:
+        """Take up the rows that need no thought, and return the others; None where that would not be the same."""
+        distribution = owner.distribution
+        plain = split(distribution.record or b"") if owner.wheel is None and self.wanted is None else None
+        if plain is None:
+            return None
+        paths = [f"{distribution.site}/{path}" for path in plain.paths]
+        rest, taken = parse_record(plain.rest), {*paths, ""}
+        if distribution.directory + "/RECORD" in taken or any(
+            # Plain rows name no bytecode.
+            not row.path.endswith(".pyc") and place(self.environment, distribution.site, row.path) in taken
+            for row in rest.rows
+        ):
+            return None
+        claims = self.expected.claims
+        for path, digest, size in zip(paths, plain.digests, plain.sizes):
+            claim = Claim(owner, "sha256", digest, size)
+            if path in claims:
+                claims[path].append(claim)
+            else:
+                claims[path] = [claim]
+        self.expected.listed.update(paths)
+        return rest
 
     def _rows(self, owner: Owner, found: list[Row]) -> dict[str, list[Row]]:
         """The rows of an installed RECORD by the absolute path that they mean."""

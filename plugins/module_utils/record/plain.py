@@ -1,0 +1,50 @@
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A short cut through RECORD: nearly all rows are of one form, and are read together; the others stay for `parse`.
+
+What comes out is the same: this only knows rows that no rule but the first of each of `parse` and `places` applies to.
+"""
+
+from __future__ import annotations
+
+import binascii
+import os
+import re
+from typing import NamedTuple, Optional
+
+# Path, digest and size of a row that can be read as it stands; or any other line.
+_ROW = re.compile(
+    r'^(?:([^",\\\n\r\0./][^",\\\n\r\0]*),sha256=([A-Za-z0-9_-]{43}),([0-9]{1,19})\r?|(.+))$', re.MULTILINE
+)
+_ODD = ("/.", "//", "/,", ".pyc,")
+# 43 characters and one that stands for six zero bits are 33 bytes.
+_STRIDE = 33
+
+
+class Plain(NamedTuple):
+    """Rows of the plain form: their paths, digests and sizes in one order; ``rest`` is all other lines."""
+
+    paths: list[str]
+    digests: list[bytes]
+    sizes: list[int]
+    rest: bytes
+
+
+def split(record: bytes) -> Optional[Plain]:
+    """Take the plain rows out of a RECORD; None where what a line is depends on others."""
+    text = os.fsdecode(record)
+    odd = [mark for mark in _ODD if mark in text]
+    paths, digests, sizes, rest = [], [], [], []
+    for path, digest, size, other in _ROW.findall(text):
+        if other or (odd and any(mark in path + "," for mark in odd)):
+            rest.append(other or f"{path},sha256={digest},{size}")
+        else:
+            paths.append(path)
+            digests.append(digest)
+            sizes.append(size)
+    if any(line.count('"') % 2 for line in rest) or text.startswith("\ufeff") or len(set(paths)) < len(paths):
+        return None
+    data = binascii.a2b_base64("A".join([*digests, ""]).replace("-", "+").replace("_", "/"))
+    found = [data[start : start + 32] for start in range(0, len(data), _STRIDE)]
+    return Plain(paths, found, list(map(int, sizes)), os.fsencode("\n".join(rest)))
