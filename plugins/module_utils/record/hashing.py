@@ -51,6 +51,8 @@ def judge(claims: Claims, size: int, sha256: bytes) -> Optional[Outcome]:
 
 def only_sha256(claims: Claims) -> bool:
     """Whether the sha256 of a file's content is enough to judge it."""
+    if len(claims) == 1:
+        return claims[0][0] == "sha256"
     return bool(claims) and all(claim[0] == "sha256" for claim in claims)
 
 

@@ -112,7 +112,7 @@ class Reader:
         self._paths: set[str] = set()
         self._wheels: dict[str, int] = {}
         self._links = Links(root)
-        self._same: Optional[bytes] = None
+        self._same: Optional[dict[str, int]] = None
         count = len(self._known)
         step = count // _SLICES + 1
         self._slices = [
@@ -150,7 +150,7 @@ class Reader:
         :raises OSError: it cannot be read.
         """
         real = os.path.realpath(wheel)
-        place = self._unchanged(real)
+        place = self._unchanged().get(real)
         if place is not None:
             self._fresh.append(place)
             return self._known.sha256(place).hex()
@@ -184,9 +184,10 @@ class Reader:
         early: dict[str, int] = {}
         late: list[tuple[int, int]] = []
         from_cache = len(self._fresh)
+        unchanged = self._unchanged()
         for number, (path, claims) in enumerate(jobs):
             if only_sha256(claims):
-                place = self._unchanged(path)
+                place = unchanged.get(path)
                 if place is not None and not links.hides(path.rpartition("/")[0]):
                     self._fresh.append(place)
                     outcome = judge(claims, self._known.size(place), self._known.sha256(place))
@@ -238,14 +239,12 @@ class Reader:
                 outcomes[number] = outcome
         return total + hasher.bytes_hashed
 
-    def _unchanged(self, path: str) -> Optional[int]:
-        """The number of the cache's entry of a file, when that is still the one that was read."""
-        place = self._known.find(path)
-        if place is None:
-            return None
+    def _unchanged(self) -> dict[str, int]:
+        """The cache's entries of files that are still the ones that were read, by path."""
         if self._same is None:
-            self._same = b"".join(self._pool.wait(self._slices))
-        return place if self._same[place] else None
+            same = b"".join(self._pool.wait(self._slices))
+            self._same = {path: place for place, path in enumerate(self._known.paths) if same[place]}
+        return self._same
 
     def _note(self, path: str, identity: bytes, sha256: bytes) -> None:
         if identity and not self._links.hides(path.rpartition("/")[0]):
