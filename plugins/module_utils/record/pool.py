@@ -109,7 +109,8 @@ class Pool:
             some = list(islice(self._pending, _AT_ONCE // _PLACE.size))
             try:
                 os.write(self._feed, b"".join(some))
-            except BlockingIOError:
+            except (BlockingIOError, BrokenPipeError):
+                # Full; or every worker is gone, which `_pump` is about to see.
                 return
             for _place in some:
                 self._pending.popleft()
@@ -224,17 +225,23 @@ class Pool:
 def _serve(work: Callable[[Any], Any], queue: int, tasks: int, writer: int) -> None:
     """A worker's life: take a task, do it, and pass on results as far as the pipe takes them."""
     os.set_blocking(writer, False)
+    # Another worker may be faster than this one, which then still has results to pass on.
+    os.set_blocking(queue, False)
     out = bytearray()
     while True:
-        place = os.read(queue, _PLACE.size)
+        select.select([queue], [writer] if out else [], [])
+        with contextlib.suppress(BlockingIOError):
+            del out[: os.write(writer, out) if out else 0]
+        try:
+            place = os.read(queue, _PLACE.size)
+        except BlockingIOError:
+            continue
         if not place:
             break
         offset, length = _PLACE.unpack(place)
         number, task = marshal.loads(os.pread(tasks, length, offset))  # noqa: S302 - from our own parent
         data = marshal.dumps(work(task))
         out += _FRAME.pack(number, len(data)) + data
-        with contextlib.suppress(BlockingIOError):
-            del out[: os.write(writer, out)]
     os.set_blocking(writer, True)
     while out:
         del out[: os.write(writer, out)]

@@ -133,6 +133,18 @@ def test_results_come_in_the_order_that_they_are_asked_for() -> None:
     assert seen[-1] == (5, 5)
 
 
+def test_results_larger_than_a_pipe_that_are_waited_for_early() -> None:
+    with Pool(2, lambda size: b"x" * size) as two:
+        for _round in range(3):
+            assert two.wait([two.submit(300000) for _number in range(10)]) == [b"x" * 300000] * 10
+
+
+def test_every_worker_dies_before_all_is_queued() -> None:
+    with Pool(2, lambda number: os.kill(os.getpid(), number)) as two, pytest.raises(ScanError, match="died"):
+        two.wait([two.submit(9) for _number in range(20000)])
+    _no_children_left()
+
+
 def test_a_worker_that_dies_while_it_is_waited_for() -> None:
     with Pool(2, lambda number: os.kill(os.getpid(), number)) as two, pytest.raises(ScanError, match="died"):
         two.wait([two.submit(9), two.submit(9)])
