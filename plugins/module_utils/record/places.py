@@ -13,10 +13,12 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.environment i
 
 
 def locate(site: str, root: str, row: str) -> Optional[str]:
-    """The absolute path that a RECORD row means, or None when it leads out of the environment.
+    """The absolute path that a RECORD row means, or None when it leads out of the environment or nowhere.
 
     By its text alone: links are looked at where the path is about to be opened.
     """
+    if not row or "\0" in row:
+        return None
     path = f"{site}/{row}"
     if row[0] in "./" or "/." in row or "//" in row:
         # posixpath.join: an absolute row stands for itself.
