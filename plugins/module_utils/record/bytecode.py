@@ -11,10 +11,11 @@ recompilation.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.util import MAGIC_NUMBER
 from typing import NamedTuple, Optional
 
@@ -36,6 +37,8 @@ _KINDS = {flags.to_bytes(4, "little") for flags in range(4)}
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 Version = tuple[int, int]
+# A path with the first bytes of the file, or the number of the error.
+Header = tuple[str, bytes, int]
 
 
 class Cached(NamedTuple):
@@ -45,6 +48,26 @@ class Cached(NamedTuple):
     source: str
     level: int
     version: Version
+
+
+def headers_of(paths: list[str], everything: bool) -> list[Header]:
+    """The headers of these files; unless all are wanted, only those that say something."""
+    opened, read, close, harmless = os.open, os.read, os.close, bytes(4)
+    found: list[Header] = []
+    for path in paths:
+        try:
+            descriptor = opened(path, _OPEN)
+            try:
+                header = read(descriptor, HEADER)
+            finally:
+                close(descriptor)
+        except OSError as error:
+            found.append((path, b"", error.errno or errno.EIO))
+            continue
+        # Nearly all are of this kind, which the header says no more about.
+        if header[_FLAGS] != harmless or everything:
+            found.append((path, header, 0))
+    return found
 
 
 class Headers:
@@ -61,21 +84,15 @@ class Headers:
         # An unknown release may run anything: rather look at too much.
         self._any = any(magic_of(version) is None for version in self._versions) or not self._versions
 
-    def check(self, paths: Iterable[str]) -> None:
-        """Look at bytecode in ``__pycache__`` directories; nothing of it is loaded."""
-        opened, read, close, harmless = os.open, os.read, os.close, bytes(4)
-        for path in paths:
-            try:
-                descriptor = opened(path, _OPEN)
-                try:
-                    header = read(descriptor, HEADER)
-                finally:
-                    close(descriptor)
-            except OSError as error:
-                self._unreadable(path, error)
-                continue
-            # Nearly all are of this kind, which the header says no more about.
-            if header[_FLAGS] != harmless or self._collect:
+    def check(self, paths: list[str], look: Optional[Callable[[list[str], bool], list[Header]]] = None) -> None:
+        """Look at bytecode in ``__pycache__`` directories; nothing of it is loaded.
+
+        :param look: does what `headers_of` does.
+        """
+        for path, header, number in (look or headers_of)(paths, self._collect):
+            if number:
+                self._unreadable(path, OSError(number, os.strerror(number), path))
+            else:
                 self._one(path, header)
 
     def sources(self, sources: Iterable[str]) -> None:

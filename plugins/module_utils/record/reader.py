@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import sha256_file
+from ansible_collections.pristine.vllm.plugins.module_utils.record.bytecode import Header, headers_of
 from ansible_collections.pristine.vllm.plugins.module_utils.record.cache import (
     CacheError,
     Clock,
@@ -36,6 +37,7 @@ _LARGE = re.compile(rb",([3-9]\d{5}|\d{7,15})\r?$", re.MULTILINE)
 _BATCH_BYTES = 4 * 1024 * 1024
 _BATCH_FILES = 64
 _SLICES = 8
+_HEADERS = 500
 
 
 class Checked(NamedTuple):
@@ -59,6 +61,8 @@ class _Work:
         kind, about = task
         if kind == "same":
             return self._known.same(*about)
+        if kind == "headers":
+            return headers_of(*about)
         # Made by the worker itself: the parent has no use for its buffer.
         self._hasher = self._hasher or Hasher(self._remember)
         return self._contents(self._hasher, about) if kind == "contents" else self._check(self._hasher, about)
@@ -173,6 +177,13 @@ class Reader:
         for weight, batch in _batches([(-size, path) for size, path in wanted]):
             self._ahead.append(self._pool.submit(("contents", batch), weight))
         self._pool.push()
+
+    def headers(self, paths: list[str], everything: bool) -> list[Header]:
+        """As `headers_of`, by the workers; while `check` calls ``meanwhile``."""
+        starts = range(0, len(paths), _HEADERS)
+        tasks = [self._pool.submit(("headers", (paths[start : start + _HEADERS], everything))) for start in starts]
+        self._pool.push()
+        return [header for found in self._pool.wait(tasks) for header in found]
 
     def check(self, jobs: list[Job], links: Links, meanwhile: Callable[[], None]) -> Checked:
         """Check every job; call ``meanwhile`` once in this process while the workers run. The workers end.

@@ -235,7 +235,7 @@ def _compare(
             walker.site(site, judge.tops(site) if options.distributions else None)
         if not options.distributions:
             walker.scripts(environment.root + "/bin")
-        headers.check(walker.bytecode)
+        headers.check(walker.bytecode, reader.headers)
 
     checked = reader.check(jobs, links, walk)
     for number, (path, _claims) in enumerate(jobs):
