@@ -19,6 +19,7 @@ from ansible_collections.pristine.vllm.plugins.modules import wheel_record
 from ansible_collections.pristine.vllm.tests.unit.plugins.record_support import (
     DATA,
     INFO,
+    INSTALLERS,
     MEMBERS,
     NAME,
     SOURCE,
@@ -42,11 +43,20 @@ def quarantine(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path / "quarantine"
 
 
+# For what differs between installers; all else is tested with one of them.
+every_installer = pytest.mark.parametrize("env", INSTALLERS, indirect=True)
+
+
+@pytest.fixture
+def env(request: pytest.FixtureRequest, templates: Templates, tmp_path: pathlib.Path) -> Env:
+    return Env.copied(templates[getattr(request, "param", "pip")], tmp_path / "env")
+
+
 @pytest.fixture
 def once(capfd: pytest.CaptureFixture[str], env: Env, demo_wheel: pathlib.Path, quarantine: pathlib.Path) -> Restore:
     def call(**params: Any) -> Ran:
-        given = {"environment": str(env.root), "wheels": [str(demo_wheel)], "quarantine": str(quarantine), **params}
-        result = run_module(capfd, wheel_record.main, **given)
+        given = {"environment": str(env.root), "wheels": [str(demo_wheel)], "quarantine": str(quarantine), "workers": 1}
+        result = run_module(capfd, wheel_record.main, **{**given, **params})
         result.pop("invocation", None)
         return result
 
@@ -92,6 +102,7 @@ def paths(entries: list[dict[str, Any]]) -> list[str]:
     return [entry["path"] for entry in entries]
 
 
+@every_installer
 def test_a_pristine_environment_is_left_alone(restore: Restore, env: Env, quarantine: pathlib.Path) -> None:
     before = state(env.root)
     result = restore()
@@ -102,6 +113,7 @@ def test_a_pristine_environment_is_left_alone(restore: Restore, env: Env, quaran
     assert not quarantine.exists()
 
 
+@every_installer
 def test_an_edited_source(restore: Restore, env: Env, demo_wheel: pathlib.Path, quarantine: pathlib.Path) -> None:
     path = env.site / CORE
     path.unlink()
@@ -140,6 +152,7 @@ def test_an_edited_source(restore: Restore, env: Env, demo_wheel: pathlib.Path, 
     assert (quarantine / "restored.json").stat().st_mode & 0o777 == 0o600
 
 
+@every_installer
 def test_every_member_can_be_edited_and_deleted(restore: Restore, env: Env) -> None:
     places = {member: next(path for path in installed(env, member) if path.exists()) for member in MEMBERS}
     before = {path: path.read_bytes() for path in places.values()}
@@ -167,6 +180,7 @@ def installed(env: Env, member: str) -> list[pathlib.Path]:
     return sorted((env.root / folders[kind]).rglob(name)) if kind == "headers" else [env.root / folders[kind] / rest]
 
 
+@every_installer
 @pytest.mark.parametrize("script", ["demo-cli", "demo-sub"])
 def test_scripts_that_an_installer_made(restore: Restore, env: Env, script: str) -> None:
     path = env.root / "bin" / script
@@ -182,6 +196,7 @@ def test_scripts_that_an_installer_made(restore: Restore, env: Env, script: str)
     assert path.stat().st_mode & 0o777 == 0o755
 
 
+@every_installer
 @pytest.mark.parametrize("script", ["demo-cli", "demo-tool"])
 @pytest.mark.parametrize("line", [b"", b"#!/tmp/evil/python\n"])
 def test_a_script_whose_row_was_edited_too(restore: Restore, env: Env, script: str, line: bytes) -> None:
@@ -199,6 +214,7 @@ def test_a_script_whose_row_was_edited_too(restore: Restore, env: Env, script: s
     assert env.record().read_bytes() == record
 
 
+@every_installer
 def test_a_script_whose_row_is_gone_is_not_removed(restore: Restore, env: Env) -> None:
     record = env.record().read_bytes()
     edit_row(env, "bin/demo-cli", None)
@@ -220,9 +236,10 @@ def edit_row(env: Env, end: str, rest: Any) -> None:
         elif rest is not None:
             lines.append(f"{path},{rest}{line[len(line.rstrip()) :]}")
     record.unlink()
-    record.write_text("".join(lines), newline="")
+    record.write_bytes("".join(lines).encode())
 
 
+@every_installer
 @pytest.mark.parametrize(
     "edit",
     [
@@ -242,6 +259,7 @@ def test_an_edited_record_gets_its_own_bytes_back(restore: Restore, env: Env, ed
     assert sorted(env.record().read_bytes().splitlines()) == sorted(before.splitlines())
 
 
+@every_installer
 @pytest.mark.parametrize("row", ["evil.py,,", "../../../../../etc/shadow,,", "/etc/passwd,,", "demo/more.json,,1"])
 def test_rows_that_nobody_should_have_added(restore: Restore, env: Env, row: str) -> None:
     before = env.record().read_bytes()
@@ -250,6 +268,7 @@ def test_rows_that_nobody_should_have_added(restore: Restore, env: Env, row: str
     assert env.record().read_bytes() == before
 
 
+@every_installer
 def test_a_record_that_is_gone(restore: Restore, env: Env) -> None:
     before = env.record().read_bytes()
     env.record().unlink()
@@ -398,6 +417,7 @@ def test_refuses_a_wheel_that_contradicts_itself_unless_it_is_pinned(
     assert (env.site / CORE).read_bytes() == EDITED
 
 
+@every_installer
 def test_refuses_what_an_installer_alone_knew(once: Restore, restore: Restore, env: Env) -> None:
     (env.site / INFO / "INSTALLER").unlink()
     assert paths(restore()["restored"]) == [f"{INFO}/INSTALLER"]
