@@ -34,7 +34,7 @@ def by_hand(host: Host, variables: dict[str, Any]) -> str:
         f"rm -rf /opt/vllm /etc/systemd/system/{UNIT}.service {ENVIRONMENT}",
         f"python3 -m venv {ENVIRONMENT}",
         pip,
-        f"echo '# dirt' >> {ENVIRONMENT}/lib/python3*/site-packages/vllm/model_executor/models/deepseek_v2.py",
+        f"echo '# dirt' | tee -a {ENVIRONMENT}/lib/python3*/site-packages/vllm/model_executor/models/deepseek_v2.py",
         f"printf %s {shlex.quote(BY_HAND)} > /etc/systemd/system/{UNIT}.service",
         "systemctl daemon-reload",
         f"systemctl start {UNIT}",
