@@ -112,6 +112,15 @@ class Contents:
             return _known(composed, _FILE_MODE, owner.wheel.filename, owner.level)
         raise UnavailableError("without its wheel nobody knows its RECORD: give the wheel it was installed from")
 
+    def is_of_wheel(self, finding: Finding) -> bool:
+        """Whether a place out of the environment is one that a distribution's wheel names itself."""
+        directory = os.path.dirname(finding.file)
+        wheels = [owner.wheel for owner in self._scan.expected.owners if owner.distribution.directory == directory]
+        return any(
+            wheel is not None and (finding.path in wheel.rows or finding.path.endswith(" of the wheel"))
+            for wheel in wheels
+        )
+
     def adopt(self, file: str) -> bool:
         """Whether a file that nobody lists is a script that an installer made for a wheel: RECORD has lost its row."""
         folder, name = os.path.split(file)

@@ -37,6 +37,8 @@ def main() -> None:
         signal.alarm(SECONDS_PER_FILE)
         try:
             verdict = compare(cached, source, level)
+        except FileNotFoundError:
+            verdict = ""  # Gone by now, and with it what could be wrong with it.
         except (OSError, MemoryError, RecursionError) as error:
             verdict = "?" + (str(error) or type(error).__name__)
         _say(json.dumps(verdict))

@@ -159,13 +159,16 @@ def _cannot(path: str, directory: str, error: Exception) -> ScanError:
 
 
 def _remove(change: Change, root: str) -> None:
-    """Remove what is in the quarantine, and directories that are left empty."""
+    """Remove what is in the quarantine (or an empty directory), and directories that are left empty."""
     folder = os.path.dirname(change.file)
     if not _inside(folder, root):
         raise ScanError(f"{change.file} was not removed: {folder} leads out of the environment {root} by now")
     try:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(change.file)
+            if os.path.isdir(change.file) and not os.path.islink(change.file):
+                os.rmdir(change.file)
+            else:
+                os.unlink(change.file)
     except OSError as error:
         raise ScanError(f"{change.file} could not be removed: {error.strerror}; it is in the quarantine") from error
     while os.path.basename(folder) not in ("site-packages", "dist-packages", "bin") and _inside(folder, root):

@@ -82,7 +82,9 @@ class Planner:
         if status == "redirected" and not self._is_expected(finding.file):
             return False
         record = name == "RECORD" and folder.endswith(".dist-info")
-        if status in ("record_edited", "outside") or (record and status in _WRONG):
+        if status == "outside" and self._contents.is_of_wheel(finding):
+            self.plan.left.append((finding, "the wheel itself has it there"))
+        elif status in ("record_edited", "outside") or (record and status in _WRONG):
             self._records.setdefault(finding.file, finding)
         elif status in _WRONG:
             self._restore(finding, finding.file)
@@ -93,7 +95,7 @@ class Planner:
         return True
 
     def _is_expected(self, file: str) -> bool:
-        record = os.path.basename(file) == "RECORD"
+        record = os.path.basename(file) == "RECORD" and os.path.dirname(file).endswith(".dist-info")
         return record or file in self._expected.claims or file in self._expected.listed
 
     def _unlisted(self, finding: Finding) -> None:
@@ -106,12 +108,20 @@ class Planner:
         elif status in ("unexpected", "bytecode", "leftover", "redirected"):
             if status == "unexpected" and self._contents.adopt(finding.file):
                 return
-            if self._remove:
+            if any(file.startswith(finding.file + "/") for file in (*self._done, *self._records)):
+                return  # What is put back in it makes it whole.
+            if self._holds_up(finding.file):
+                self.plan.left.append((finding, "put what it should be in its place, or build the environment anew"))
+            elif self._remove:
                 self._drop(finding.file, status, finding.detail, finding.distribution)
             else:
                 self.plan.left.append((finding, "remove_unexpected is false"))
         elif status != "declared":
             self.plan.left.append((finding, _LEFT.get(status, "there is nothing to compare it with")))
+
+    def _holds_up(self, file: str) -> bool:
+        """Whether the environment rests on it: then it does not go."""
+        return file in {*self._environment.escaped, *self._environment.sites, self._environment.root + "/bin"}
 
     def _row_of(self, directory: str) -> None:
         """A script's row changes, and with it the RECORD, where nothing else is wrong with that."""
@@ -211,9 +221,11 @@ class Planner:
         try:
             info = os.lstat(file)
             if stat.S_ISDIR(info.st_mode):
-                for entry in sorted(os.scandir(file), key=lambda entry: entry.name):
+                entries = sorted(os.scandir(file), key=lambda entry: entry.name)
+                for entry in entries:
                     self._drop(entry.path, status, detail, distribution)
-                return
+                if entries:
+                    return
             change = Change(self._environment.relative(file), file, status, detail, distribution)
             change.size = info.st_size
             self._keep(change, info)

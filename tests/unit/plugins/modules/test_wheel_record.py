@@ -344,6 +344,56 @@ def test_what_nobody_lists_stays_unless_it_shall_go(once: Restore, restore: Rest
     assert (env.site / CORE).read_bytes() == SOURCE
 
 
+def test_remains_of_an_interrupted_installation(restore: Restore, env: Env) -> None:
+    for name in ("~emo/core.py", "~emo/sub/x.py", "~emo/sub/data"):
+        (env.site / name).parent.mkdir(parents=True, exist_ok=True)
+        (env.site / name).write_bytes(b"x = 1\n")
+    (env.site / "~emo/empty/er").mkdir(parents=True)
+    (env.site / "~nother").mkdir()
+    assert sorted(paths(restore()["left"])) == ["~emo", "~nother"]
+    result = restore(remove_unexpected=True)
+    assert result["pristine"] is True
+    assert len(result["removed"]) == 5
+    assert not list(env.site.glob("~*"))
+
+
+def test_a_dist_info_that_lost_all_but_its_name(restore: Restore, env: Env) -> None:
+    """It looks like a leftover; with the wheel it is put back."""
+    before = {name: (env.site / INFO / name).read_bytes() for name in ("METADATA", "WHEEL", "entry_points.txt")}
+    for path in (env.site / INFO).iterdir():
+        path.unlink()
+    restore(remove_unexpected=True)
+    assert {name: (env.site / INFO / name).read_bytes() for name in before} == before
+
+
+def test_what_holds_the_environment_up_is_not_removed(once: Restore, env: Env, tmp_path: pathlib.Path) -> None:
+    shutil.move(env.root / "bin", tmp_path / "bin")
+    (env.root / "bin").symlink_to(tmp_path / "bin")
+    other = env.install("other", {"other.py": b"x = 1\n"})
+    shutil.move(other, tmp_path / "other.dist-info")
+    other.symlink_to(tmp_path / "other.dist-info")
+    before = state(env.root)
+    result = once(remove_unexpected=True, distributions=["other"])
+    assert result["removed"] == []
+    assert "build the environment anew" in str(result["left"])
+    assert once(remove_unexpected=True).failed
+    assert state(env.root) == before
+
+
+def test_what_is_wrong_with_the_wheel_itself_stays(once: Restore, env: Env, tmp_path: pathlib.Path) -> None:
+    rows = record_text(MEMBERS) + f"../../../../../outside.txt,{encoded(b'x')},1\n{INFO}/RECORD,,\n"
+    wheel = build_wheel(tmp_path / "wheels", MEMBERS, rows)
+    with env.record().open("ab") as stream:
+        stream.write(f"../../../../../outside.txt,{encoded(b'x')},1\n".encode())
+    for _run in range(2):
+        result = once(wheels=[str(wheel)])
+        assert not result.failed, result["msg"]
+        assert result["changed"] is False
+        assert [(entry["status"], entry["reason"]) for entry in result["left"]] == [
+            ("outside", "the wheel itself has it there")
+        ]
+
+
 def test_what_is_no_drift_is_not_removed(restore: Restore, env: Env) -> None:
     (env.site / "demo/E=256,N=512.json").write_bytes(b"{}")
     (env.root / "release.json").write_bytes(b"{}")
