@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Callable, Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import read_file
-from ansible_collections.pristine.vllm.plugins.module_utils.record.expected import Claim, Owner, Script
+from ansible_collections.pristine.vllm.plugins.module_utils.record.claims import Claim, Owner, Script
 from ansible_collections.pristine.vllm.plugins.module_utils.record.launchers import LIMIT, Launchers
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import LEVELS, Finding
 from ansible_collections.pristine.vllm.plugins.module_utils.record.record_file import RecordFile, Rows

@@ -10,8 +10,8 @@ import re
 from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import read_file
+from ansible_collections.pristine.vllm.plugins.module_utils.record.claims import Script
 from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import Environment, resolved
-from ansible_collections.pristine.vllm.plugins.module_utils.record.expected import Script
 from ansible_collections.pristine.vllm.plugins.module_utils.record.scripts import (
     interpreter,
     is_generated,

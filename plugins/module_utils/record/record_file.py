@@ -15,8 +15,9 @@ from dataclasses import replace
 from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import read_file, sha256_file
+from ansible_collections.pristine.vllm.plugins.module_utils.record.claims import Owner
 from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import Distribution, Environment
-from ansible_collections.pristine.vllm.plugins.module_utils.record.expected import Builder, Owner
+from ansible_collections.pristine.vllm.plugins.module_utils.record.expected import Builder
 from ansible_collections.pristine.vllm.plugins.module_utils.record.parse import Row, logical_lines, parse_record
 from ansible_collections.pristine.vllm.plugins.module_utils.record.places import place
 from ansible_collections.pristine.vllm.plugins.module_utils.record.reference import rows_by_member

@@ -13,17 +13,13 @@ from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.lock import LockError, read_lock
 from ansible_collections.pristine.vllm.plugins.module_utils.record.bytecode import Headers
+from ansible_collections.pristine.vllm.plugins.module_utils.record.claims import Expected, Owner
 from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import (
     Distribution,
     Environment,
     discover,
 )
-from ansible_collections.pristine.vllm.plugins.module_utils.record.expected import (
-    Builder,
-    Expected,
-    Owner,
-    record_mentions,
-)
+from ansible_collections.pristine.vllm.plugins.module_utils.record.expected import Builder, record_mentions
 from ansible_collections.pristine.vllm.plugins.module_utils.record.globs import Ignore
 from ansible_collections.pristine.vllm.plugins.module_utils.record.hashing import Job
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import (

@@ -11,12 +11,12 @@ import os
 from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import read_file, sha256_file
+from ansible_collections.pristine.vllm.plugins.module_utils.record.claims import Claim, Expected, Script
 from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import (
     Distribution,
     Environment,
     resolved,
 )
-from ansible_collections.pristine.vllm.plugins.module_utils.record.expected import Claim, Expected, Script
 from ansible_collections.pristine.vllm.plugins.module_utils.record.hashing import Outcome
 from ansible_collections.pristine.vllm.plugins.module_utils.record.launchers import LIMIT, Launchers
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import (

@@ -12,8 +12,9 @@ from typing import Any, Optional
 
 import pytest
 from ansible_collections.pristine.vllm.plugins.module_utils.record import expected as module
+from ansible_collections.pristine.vllm.plugins.module_utils.record.claims import Owner
 from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import Distribution, Environment
-from ansible_collections.pristine.vllm.plugins.module_utils.record.expected import Builder, Owner
+from ansible_collections.pristine.vllm.plugins.module_utils.record.expected import Builder
 from ansible_collections.pristine.vllm.plugins.module_utils.record.plain import Plain, split
 from hypothesis import given, settings
 from hypothesis import strategies as st
