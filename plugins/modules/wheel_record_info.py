@@ -183,20 +183,22 @@ findings:
       type: str
     status:
       description:
-        - V(modified), size or content differs, or it is no regular file any more.
+        - V(modified), size or content differs, or it is no regular file any more. With O(wheels) also a script that does
+          not start what its wheel says, or starts it with another interpreter than that of the environment.
         - V(missing), recorded and not there.
         - V(unexpected), nobody's RECORD lists it, and it could be imported or executed.
         - V(redirected), a symlink, or reached through one, that leads out of the environment. It was not opened.
         - V(record_edited), the installed RECORD is not what the wheel's RECORD says.
         - V(outside), a RECORD row that points out of the environment. It was not opened.
         - V(duplicate), several C(.dist-info) of one distribution.
-        - V(leftover), remains of an interrupted installation.
+        - V(leftover), remains of an interrupted installation, such as pip's C(~name) and an empty RECORD.
         - V(bytecode), bytecode that Python would run although it is not its source's, or without a source. Bytecode
           that Python ignores and writes anew is no finding.
         - V(unreadable), it could not be read.
         - V(unadapted), a declared adaptation is not there.
         - V(declared), an adaptation, exactly as declared. Does not count against RV(pristine).
-        - V(unverifiable), there is nothing to compare it with. Does not count against RV(pristine).
+        - V(unverifiable), there is nothing to compare it with, or it is what the wheel holds although the wheel's own
+          RECORD says otherwise. Does not count against RV(pristine).
       type: str
     detail:
       description: What was seen, for a human.
