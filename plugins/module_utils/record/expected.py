@@ -20,7 +20,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.environment i
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import Finding
 from ansible_collections.pristine.vllm.plugins.module_utils.record.parse import Record, Row, parse_record
 from ansible_collections.pristine.vllm.plugins.module_utils.record.places import place
-from ansible_collections.pristine.vllm.plugins.module_utils.record.plain import split
+from ansible_collections.pristine.vllm.plugins.module_utils.record.plain import only, split
 from ansible_collections.pristine.vllm.plugins.module_utils.record.reference import (
     difference,
     reference,
@@ -50,7 +50,7 @@ class Builder:
         self.expected.owners.append(owner)
         if distribution.record is None and owner.wheel is None:
             return
-        record = self._plain(owner) or parse_record(distribution.record or b"")
+        record = self._plain(owner) or parse_record(self._lines(owner))
         rows = self._rows(owner, record.rows)
         if record.malformed and owner.selected and self.wanted is None:
             number, first = len(record.malformed), record.malformed[0][:120]
@@ -69,6 +69,13 @@ class Builder:
             self._from_record(owner, rows)
         else:
             self._from_wheel(owner, rows, owner.wheel, entries)
+
+    def _lines(self, owner: Owner) -> bytes:
+        """The RECORD, as far as it has a say in what is wanted; the wheel's rows are compared with all of it."""
+        record = owner.distribution.record or b""
+        if self.wanted is None or owner.wheel is not None:
+            return record
+        return only(record, {posixpath.basename(path) for path in self.wanted})
 
     def _plain(self, owner: Owner) -> Optional[Record]:
         """Take up the rows that need no thought, and return the others; None where that would not be the same."""

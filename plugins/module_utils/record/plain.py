@@ -17,6 +17,8 @@ from typing import NamedTuple, Optional
 _ROW = re.compile(
     r'^(?:([^",\\\n\r\0./][^",\\\n\r\0]*),sha256=([A-Za-z0-9_-]{43}),([0-9]{1,19})\r?|(.+))$', re.MULTILINE
 )
+# Of the byte order: it is dropped at the start of a file, and there only.
+_MARK = b"\xef\xbb\xbf"
 _ODD = ("/.", "//", "/,", ".pyc,")
 # 43 characters and one that stands for six zero bits are 33 bytes.
 _STRIDE = 33
@@ -31,6 +33,15 @@ class Plain(NamedTuple):
     rest: bytes
 
 
+def only(record: bytes, names: set[str]) -> bytes:
+    """The lines of a RECORD that mention one of these file names; all where what a line is depends on others."""
+    written = [os.fsencode(name).replace(b'"', b'""') for name in names]
+    lines = record.split(b"\n")
+    if _MARK in record or any(line.count(b'"') % 2 for line in lines if b'"' in line):
+        return record
+    return b"\n".join([line for line in lines if any(name in line for name in written)])
+
+
 def split(record: bytes) -> Optional[Plain]:
     """Take the plain rows out of a RECORD; None where what a line is depends on others."""
     text = os.fsdecode(record)
@@ -43,7 +54,7 @@ def split(record: bytes) -> Optional[Plain]:
             paths.append(path)
             digests.append(digest)
             sizes.append(size)
-    if any(line.count('"') % 2 for line in rest) or text.startswith("\ufeff") or len(set(paths)) < len(paths):
+    if any(line.count('"') % 2 for line in rest) or _MARK in record or len(set(paths)) < len(paths):
         return None
     data = binascii.a2b_base64("A".join([*digests, ""]).replace("-", "+").replace("_", "/"))
     found = [data[start : start + 32] for start in range(0, len(data), _STRIDE)]

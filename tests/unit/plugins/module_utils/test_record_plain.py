@@ -15,7 +15,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record import expect
 from ansible_collections.pristine.vllm.plugins.module_utils.record.claims import Owner
 from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import Distribution, Environment
 from ansible_collections.pristine.vllm.plugins.module_utils.record.expected import Builder
-from ansible_collections.pristine.vllm.plugins.module_utils.record.plain import Plain, split
+from ansible_collections.pristine.vllm.plugins.module_utils.record.plain import Plain, only, split
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,6 +52,7 @@ LINES = [
     f"a/\udcff.py,sha256={DIGEST},1",
     f"a/\u0661.py,sha256={DIGEST},\u0661",
     f"\ufeffa/h.py,sha256={DIGEST},1",
+    "\ufeffa/i.py,,",
     f"a/\0.py,sha256={DIGEST},1",
     f"a/\x0b\u2028.py,sha256={DIGEST},1",
     "",
@@ -98,6 +99,34 @@ def test_any_bytes(noise: bytes, place: int) -> None:
     record = good[:place] + noise + good[place:]
     with pytest.MonkeyPatch.context() as monkeypatch:
         assert taken(record, True, monkeypatch) == taken(record, False, monkeypatch)
+
+
+def wanted(record: bytes, path: str, short: bool) -> Any:
+    environment = Environment("/env", [SITE], [], [], [], {})
+    builder = Builder(environment, {f"{SITE}/{path}"})
+    distribution = Distribution("p", "1", f"{SITE}/p-1.dist-info", SITE, record)
+    with pytest.MonkeyPatch.context() as patch:
+        if not short:
+            patch.setattr(module, "only", lambda record, _names: record)
+        builder.add(Owner(distribution, None))
+    return {path: [claim[1:] for claim in claims] for path, claims in builder.expected.claims.items()}
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(st.sampled_from(LINES), max_size=8),
+    st.sampled_from(["a/b.py", "a/\udcff.py", "x,1.json", "a/h.py", "a/i.py", "open", "p-1.dist-info/RECORD"]),
+)
+def test_lines_that_do_not_mention_a_file_say_nothing_of_it(lines: list[str], path: str) -> None:
+    record = os.fsencode("\n".join(lines))
+    assert wanted(record, path, True) == wanted(record, path, False)
+
+
+def test_other_lines_are_not_even_parsed() -> None:
+    record = os.fsencode("\n".join([LINES[0], LINES[1], LINES[8], 'x""y.py,,']))
+    assert only(record, {"b.py"}) == os.fsencode(LINES[0])
+    assert only(record, {'x"y.py'}) == b'x""y.py,,'
+    assert only(record + b'\n"', {"b.py"}) == record + b'\n"'
 
 
 def test_nearly_all_rows_are_plain() -> None:
