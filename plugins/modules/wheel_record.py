@@ -18,8 +18,8 @@ description:
   - Each file is written beside the old one, compared with the wheel, and renamed over it - never through a hard link or
     a symlink. It keeps its mode and owner. Whatever moment a run is killed at, each file is the old one or the new one.
   - Bytecode of each restored source is removed, and so is bytecode that is not its source's.
-  - A script that an installer made for an entry point, or whose first line it rewrote, is made again. It is refused
-    when its hash in RECORD, or for one from a wheel its first line, does not tell how.
+  - A script that an installer made for an entry point, or whose first line it rewrote, is made again, as its hash in
+    RECORD tells. Where that was edited too, it is made as other scripts of the environment are, and gets a new row.
   - Processes that run go on with what they loaded. Restart what should use the restored files.
 extends_documentation_fragment:
   - pristine.vllm.attributes

@@ -96,10 +96,16 @@ class Headers:
                 self._one(path, header)
 
     def sources(self, sources: Iterable[str]) -> None:
-        """Look at whatever bytecode there is of these sources."""
+        """Look at whatever bytecode there is of these sources, in the environment."""
         for source in sources:
-            with contextlib.suppress(OSError):
-                self.check(cached_of(source))
+            folder = f"{os.path.dirname(source)}/{CACHE}"
+            escaped = self._links.escape(folder)
+            if not escaped:
+                with contextlib.suppress(OSError):
+                    self.check(cached_of(source))
+            elif escaped == folder and all(stray.path != folder for stray in self.strays):
+                detail = f"a symlink to {os.readlink(folder)}, out of the environment"
+                self.strays.append(Stray(folder, "redirected", detail))
 
     def regrade(self, strays: list[Stray]) -> list[Stray]:
         """Bytecode that lies where a source could, listed by nobody, is ``bytecode`` when Python would run it."""
@@ -176,10 +182,14 @@ class Headers:
 def cached_of(source: str) -> list[str]:
     """Every bytecode file in ``__pycache__`` that is named after a source, whatever Python or tool made it.
 
+    None behind a link: what it leads to may be others'.
+
     :raises OSError: there is no such directory, or it cannot be read.
     """
     folder, name = os.path.split(source)
     start = name[:-2]
+    if os.path.islink(os.path.join(folder, CACHE)):
+        return []
     names = sorted(os.listdir(os.path.join(folder, CACHE)))
     return [f"{folder}/{CACHE}/{cached}" for cached in names if cached.startswith(start) and cached.endswith(".pyc")]
 

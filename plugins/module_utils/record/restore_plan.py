@@ -102,7 +102,9 @@ class Planner:
         """Take up what is cured by going away, or not at all."""
         folder, name = os.path.split(finding.file)
         status = finding.status
-        cache = os.path.basename(folder) == CACHE and name.endswith(".pyc")
+        cache = (os.path.basename(folder) == CACHE and name.endswith(".pyc")) or (
+            name == CACHE and os.path.islink(finding.file)
+        )
         if cache or (status == "leftover" and name.startswith(TEMPORARY)):
             self._drop(finding.file, status, finding.detail, finding.distribution)
         elif status in ("unexpected", "bytecode", "leftover", "redirected"):

@@ -229,6 +229,10 @@ def _compare(
             return
         for site in environment.sites:
             walker.site(site, judge.tops(site) if options.distributions else None)
+            if options.distributions:
+                # Those of modules at the top lie in a directory that belongs to everybody.
+                tops = (path for path in expected.claims if path.startswith(f"{site}/"))
+                headers.sources(path for path in tops if path.endswith(".py") and "/" not in path[len(site) + 1 :])
         if not options.distributions:
             walker.scripts(environment.root + "/bin")
         headers.check(walker.bytecode, reader.headers)

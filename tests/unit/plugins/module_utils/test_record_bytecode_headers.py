@@ -84,6 +84,29 @@ def test_unchecked_bytecode_of_another_source_is_found_by_its_header(own: Env) -
     assert own.found(files=["m/x.py"]) == own.found(distributions=["m"]) == {CACHED: "bytecode"}
 
 
+def test_bytecode_of_a_module_at_the_top(own: Env) -> None:
+    own.install("six", {"six.py": SOURCE})
+    forged = own.root.parent / "six.py"
+    forged.write_bytes(FORGED)
+    cached = f"__pycache__/six.{TAG}.pyc"
+    py_compile.compile(str(forged), cfile=str(own.site / cached), doraise=True, invalidation_mode=UNCHECKED)
+    for options in ({}, {"distributions": ["six"]}, {"files": ["six.py"]}):
+        assert own.found(**options) == {cached: "bytecode"}
+    assert own.found(distributions=["m"]) == {}
+
+
+def test_bytecode_behind_a_link_out_of_the_environment_is_not_opened(own: Env, tmp_path: pathlib.Path) -> None:
+    compiled(own, UNCHECKED, FORGED)
+    shutil.move(own.site / "m", tmp_path / "m")
+    (own.site / "m").symlink_to(tmp_path / "m")
+    assert set(own.found(files=["m/x.py"]).values()) == {"redirected"}
+    (own.site / "m").unlink()
+    (own.site / "m").mkdir()
+    shutil.copy(tmp_path / "m/x.py", own.site / "m/x.py")
+    (own.site / "m/__pycache__").symlink_to(tmp_path / "m/__pycache__")
+    assert own.found(files=["m/x.py"]) == own.found() == {"m/__pycache__": "redirected"}
+
+
 @pytest.mark.parametrize("mode", [TIMESTAMP, CHECKED, UNCHECKED])
 def test_forged_bytecode_behind_a_right_header_takes_a_recompilation(
     own: Env, mode: py_compile.PycInvalidationMode

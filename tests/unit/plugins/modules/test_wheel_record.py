@@ -414,6 +414,17 @@ def test_bytecode_that_is_not_its_sources(restore: Restore, env: Env, tmp_path: 
     assert not cached.exists()
 
 
+def test_bytecode_behind_a_link_stays_and_the_link_goes(restore: Restore, env: Env, tmp_path: pathlib.Path) -> None:
+    shutil.move(env.site / "demo/__pycache__", tmp_path / "cached")
+    (env.site / "demo/__pycache__").symlink_to(tmp_path / "cached")
+    (env.site / CORE).write_bytes(EDITED)
+    before = state(tmp_path / "cached")
+    result = restore(files=[CORE])
+    assert (paths(result["restored"]), paths(result["removed"])) == ([CORE], ["demo/__pycache__"])
+    assert before == state(tmp_path / "cached") != {}
+    assert not (env.site / "demo/__pycache__").exists()
+
+
 def test_refuses_as_a_whole(once: Restore, env: Env, quarantine: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """One file that can be restored, and one of a distribution whose wheel nobody gave."""
     env.install("other", {"other/x.py": b"x = 1\n"})
