@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, Optional
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import sha256_file
-from ansible_collections.pristine.vllm.plugins.module_utils.record.bytecode import Header, headers_of
+from ansible_collections.pristine.vllm.plugins.module_utils.record.bytecode import Header
 from ansible_collections.pristine.vllm.plugins.module_utils.record.cache import (
     CacheError,
     Clock,
@@ -19,7 +18,6 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.cache import 
     load,
     save,
 )
-from ansible_collections.pristine.vllm.plugins.module_utils.record.environment import Distribution, Environment
 from ansible_collections.pristine.vllm.plugins.module_utils.record.hashing import (
     Content,
     Hasher,
@@ -28,14 +26,10 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.hashing impor
     judge,
     only_sha256,
 )
-from ansible_collections.pristine.vllm.plugins.module_utils.record.places import locate
 from ansible_collections.pristine.vllm.plugins.module_utils.record.pool import Pool, Progress, usable_cores
 from ansible_collections.pristine.vllm.plugins.module_utils.record.walk import Links
+from ansible_collections.pristine.vllm.plugins.module_utils.record.work import Work, batches
 
-# Files of 300 kB are read before anyone knows what they should be: there are few, and they hold most of the bytes.
-_LARGE = re.compile(rb",([3-9]\d{5}|\d{7,15})\r?$", re.MULTILINE)
-_BATCH_BYTES = 4 * 1024 * 1024
-_BATCH_FILES = 64
 _SLICES = 8
 _HEADERS = 500
 
@@ -46,41 +40,6 @@ class Checked(NamedTuple):
     outcomes: dict[int, Outcome]
     bytes_hashed: int
     from_cache: int
-
-
-class _Work:
-    """What a worker does; each method is a kind of task."""
-
-    def __init__(self, remember: bool, known: Known) -> None:
-        self._remember = remember
-        self._known = known
-        self._hasher: Optional[Hasher] = None
-
-    def __call__(self, task: tuple[str, Any]) -> Any:
-        """Do a task: its kind and what it is about."""
-        kind, about = task
-        if kind == "same":
-            return self._known.same(*about)
-        if kind == "headers":
-            return headers_of(*about)
-        # Made by the worker itself: the parent has no use for its buffer.
-        self._hasher = self._hasher or Hasher(self._remember)
-        return self._contents(self._hasher, about) if kind == "contents" else self._check(self._hasher, about)
-
-    def _contents(self, hasher: Hasher, paths: list[str]) -> Any:
-        seen = [(path, hasher.content(path)) for path in paths]
-        return [(path, None if content is None else tuple(content)) for path, content in seen]
-
-    def _check(self, hasher: Hasher, jobs: list[tuple[int, Job]]) -> Any:
-        found, read = [], []
-        before = hasher.bytes_hashed
-        for number, job in jobs:
-            outcome = hasher.check(job)
-            if outcome is not None:
-                found.append((number, tuple(outcome)))
-            if hasher.last is not None and hasher.last.identity:
-                read.append((number, hasher.last.identity, hasher.last.sha256))
-        return found, hasher.bytes_hashed - before, read
 
 
 class Reader:
@@ -111,7 +70,7 @@ class Reader:
         self._progress = progress
         self._clock = Clock.read()
         self._known = self._load()
-        self._pool = Pool(workers or usable_cores(), _Work(bool(cache), self._known))
+        self._pool = Pool(workers or usable_cores(), Work(bool(cache), self._known))
         self._ahead: list[int] = []
         self._paths: set[str] = set()
         self._wheels: dict[str, int] = {}
@@ -174,12 +133,12 @@ class Reader:
         wanted = sorted({(-size, path) for size, path in files if path not in self._paths})
         wanted = [(size, path) for size, path in wanted if self._known.find(path) is None]
         self._paths.update(path for _size, path in wanted)
-        for weight, batch in _batches([(-size, path) for size, path in wanted]):
+        for weight, batch in batches([(-size, path) for size, path in wanted]):
             self._ahead.append(self._pool.submit(("contents", batch), weight))
         self._pool.push()
 
     def headers(self, paths: list[str], everything: bool) -> list[Header]:
-        """As `headers_of`, by the workers; while `check` calls ``meanwhile``."""
+        """As `bytecode.headers_of`, by the workers; while `check` calls ``meanwhile``."""
         starts = range(0, len(paths), _HEADERS)
         tasks = [self._pool.submit(("headers", (paths[start : start + _HEADERS], everything))) for start in starts]
         self._pool.push()
@@ -213,7 +172,7 @@ class Reader:
         late.sort(reverse=True)
         tasks = [
             self._pool.submit(("check", [(number, jobs[number]) for number in batch]), weight)
-            for weight, batch in _batches(late)
+            for weight, batch in batches(late)
         ]
         self._pool.push()
         meanwhile()
@@ -281,32 +240,3 @@ class Reader:
             self.warnings.append(
                 f"cache {self._cache} cannot be written: {error}; the next scan reads everything again"
             )
-
-
-def _batches(files: list[tuple[int, Any]]) -> Iterable[tuple[int, list[Any]]]:
-    """Files of (size, what) in their order, large ones alone and small ones together, with the bytes in each batch."""
-    batch: list[Any] = []
-    weight = 0
-    for size, what in files:
-        batch.append(what)
-        weight += size
-        if weight >= _BATCH_BYTES or len(batch) >= _BATCH_FILES:
-            yield weight, batch
-            batch, weight = [], 0
-    if batch:
-        yield weight, batch
-
-
-def large_files(environment: Environment, distributions: list[Distribution]) -> Iterator[tuple[int, str]]:
-    """Size and absolute path of large files, as the installed RECORDs have them; only what no link hides."""
-    links = Links(environment.root)
-    for distribution in distributions:
-        record = distribution.record or b""
-        for match in _LARGE.finditer(record):
-            row = record[record.rfind(b"\n", 0, match.start()) + 1 : match.start()]
-            name, comma, _digest = row.partition(b",sha256=")
-            path = (
-                locate(distribution.site, environment.root, os.fsdecode(name)) if comma and b'"' not in name else None
-            )
-            if path is not None and not links.escape(path.rpartition("/")[0]):
-                yield int(match[1]), path

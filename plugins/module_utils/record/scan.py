@@ -29,12 +29,13 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.model import 
     ScanResult,
     Summary,
 )
-from ansible_collections.pristine.vllm.plugins.module_utils.record.reader import Reader, large_files
+from ansible_collections.pristine.vllm.plugins.module_utils.record.reader import Reader
 from ansible_collections.pristine.vllm.plugins.module_utils.record.recompile import recompiled
 from ansible_collections.pristine.vllm.plugins.module_utils.record.sources import WheelSources
 from ansible_collections.pristine.vllm.plugins.module_utils.record.verdicts import Judge
 from ansible_collections.pristine.vllm.plugins.module_utils.record.walk import Links, Walker
 from ansible_collections.pristine.vllm.plugins.module_utils.record.wheel import WheelError
+from ansible_collections.pristine.vllm.plugins.module_utils.record.work import large_files
 from ansible_collections.pristine.vllm.plugins.module_utils.wheel_name import normalise
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 import pytest
-from ansible_collections.pristine.vllm.plugins.module_utils.record import pool, reader
+from ansible_collections.pristine.vllm.plugins.module_utils.record import pool, reader, work
 from ansible_collections.pristine.vllm.plugins.module_utils.record.hashing import Hasher, Job, Outcome
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import ScanError
 from ansible_collections.pristine.vllm.plugins.module_utils.record.pool import Pool
@@ -64,7 +64,7 @@ def test_more_results_than_a_pipe_holds(tmp_path: pathlib.Path) -> None:
 
 
 def test_more_tasks_than_a_pipe_holds(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "_BATCH_FILES", 1)
+    monkeypatch.setattr(work, "_BATCH_FILES", 1)
     jobs: list[Job] = [(str(tmp_path / f"absent{number}"), []) for number in range(20000)]
     assert len(check(jobs, 2).outcomes) == 20000
 
