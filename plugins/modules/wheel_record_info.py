@@ -183,8 +183,8 @@ findings:
       type: str
     status:
       description:
-        - V(modified), size or content differs, or it is no regular file any more. With O(wheels) also a script that does
-          not start what its wheel says, or starts it with another interpreter than that of the environment.
+        - V(modified), size or content differs, or it is no regular file any more. With O(wheels) also a script that
+          does not start what its wheel says, or starts it with another interpreter than that of the environment.
         - V(missing), recorded and not there.
         - V(unexpected), nobody's RECORD lists it, and it could be imported or executed.
         - V(redirected), a symlink, or reached through one, that leads out of the environment. It was not opened.
@@ -294,7 +294,12 @@ diff:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.pristine.vllm.plugins.module_utils.index_http import secrets_of
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import ScanError
-from ansible_collections.pristine.vllm.plugins.module_utils.record.options import scan_argument_spec, scan_options
+from ansible_collections.pristine.vllm.plugins.module_utils.record.options import (
+    result_argument_spec,
+    result_limit,
+    scan_argument_spec,
+    scan_options,
+)
 from ansible_collections.pristine.vllm.plugins.module_utils.record.result import result_of
 from ansible_collections.pristine.vllm.plugins.module_utils.record.scan import scan
 
@@ -304,13 +309,14 @@ def main() -> None:
 
     And no_log_values is added to.
     """
-    module = AnsibleModule(argument_spec=scan_argument_spec(), supports_check_mode=True)
+    module = AnsibleModule(argument_spec={**scan_argument_spec(), **result_argument_spec()}, supports_check_mode=True)
     module.no_log_values.update(secrets_of(module.params["wheels"]))
     try:
+        limit = result_limit(module.params)
         done = scan(scan_options(module.params))
     except ScanError as error:
         module.fail_json(msg=str(error))
-    result = result_of(done, module.params["max_findings"], module._diff)
+    result = result_of(done, limit, module._diff)
     done.close()
     for warning in done.result.warnings:
         module.warn(warning)
