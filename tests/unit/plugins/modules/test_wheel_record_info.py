@@ -114,7 +114,7 @@ def test_adaptations_and_their_diff(run: Any, pip_env: Env) -> None:
         ({"environment": "/nonexistent"}, "not a directory"),
         ({"distributions": ["absent"]}, "absent not installed"),
         ({"files": ["demo/typo.py"]}, "demo/typo.py"),
-        ({"wheels": ["https://example.invalid/"]}, "is a URL"),
+        ({"wheels": ["ftp://example.invalid/"]}, "is no http(s) address"),
         ({"lock": "/nonexistent"}, "/nonexistent"),
         ({"workers": 0}, "workers"),
         ({"adaptations": [{"path": "a", "sha256": "12", "reason": "x"}]}, "64 hexadecimal digits"),
