@@ -140,19 +140,26 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.pristine.vllm.plugins.module_utils.index_http import secrets_of
 from ansible_collections.pristine.vllm.plugins.module_utils.record.archive import Plan, apply, plan
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import ScanError, ScanOptions
-from ansible_collections.pristine.vllm.plugins.module_utils.record.options import scan_argument_spec, scan_options
+from ansible_collections.pristine.vllm.plugins.module_utils.record.options import (
+    result_argument_spec,
+    result_limit,
+    scan_argument_spec,
+    scan_options,
+)
 from ansible_collections.pristine.vllm.plugins.module_utils.record.result import result_of
 from ansible_collections.pristine.vllm.plugins.module_utils.record.scan import scan
 
 
-def _diff(decided: Plan, quarantine: str) -> dict[str, str]:
-    there = [item.kept for item in decided.items if item.kept is not None and not item.new]
-    after = [item.kept for item in decided.items if item.kept is not None]
+def _diff(decided: Plan, quarantine: str, limit: int) -> dict[str, str]:
+    shown = decided.items[:limit] if limit else decided.items
+    more = f"... and {len(decided.items) - len(shown)} more\n" if len(shown) < len(decided.items) else ""
+    there = [item.kept for item in shown if item.kept is not None and not item.new]
+    after = [item.kept for item in shown if item.kept is not None]
     return {
         "before_header": quarantine,
         "after_header": quarantine,
         "before": "".join(f"{place}\n" for place in there),
-        "after": "".join(f"{place}\n" for place in after),
+        "after": "".join(f"{place}\n" for place in after) + (more if decided.changed else ""),
     }
 
 
@@ -172,28 +179,29 @@ def main() -> None:
     And no_log_values is added to.
     """
     shared = scan_argument_spec()
-    names = ("environment", "wheels", "lock", "adaptations", "ignore", "max_findings")
+    names = ("environment", "wheels", "lock", "adaptations", "ignore")
     module = AnsibleModule(
         argument_spec={
             **{name: shared[name] for name in names},
+            **result_argument_spec(),
             "findings": {"type": "list", "elements": "dict"},
             "probes": {"type": "list", "elements": "dict", "default": []},
             "quarantine": {"type": "path", "required": True},
         },
         supports_check_mode=True,
     )
-    params, limit = module.params, module.params["max_findings"]
+    params = module.params
     module.no_log_values.update(secrets_of(params["wheels"]))
     result: dict[str, Any] = {}
     try:
-        options = scan_options(params)
+        options, limit = scan_options(params), result_limit(params)
         findings, probes = params["findings"], params["probes"]
         if findings is None:
             findings, probes = _found(options)
         decided = plan(options, findings, probes, params["quarantine"])
         result["changed"] = decided.changed
         if module._diff:
-            result["diff"] = _diff(decided, params["quarantine"])
+            result["diff"] = _diff(decided, params["quarantine"], limit)
         if not module.check_mode:
             apply(decided, params["quarantine"])
     except (ScanError, ValueError) as error:

@@ -12,7 +12,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.model import 
 
 
 def scan_argument_spec() -> dict[str, dict[str, Any]]:
-    """The argument spec of ``wheel_record_info``."""
+    """The options of the scan, as ``wheel_record_info`` has them."""
     adaptation = {name: {"type": "str", "required": True} for name in ("path", "sha256", "reason")}
     texts = {"type": "list", "elements": "str", "default": []}
     return {
@@ -25,9 +25,24 @@ def scan_argument_spec() -> dict[str, dict[str, Any]]:
         "ignore": texts,
         "recompile": {"type": "bool", "default": False},
         "cache": {"type": "path"},
-        "max_findings": {"type": "int", "default": 1000},
         "workers": {"type": "int"},
     }
+
+
+def result_argument_spec() -> dict[str, dict[str, Any]]:
+    """The options of modules that return findings: how many at most, 0 for all."""
+    return {"max_findings": {"type": "int", "default": 1000}}
+
+
+def result_limit(params: dict[str, Any]) -> int:
+    """The option ``max_findings``.
+
+    :raises ScanError: it means nothing.
+    """
+    limit: int = params["max_findings"]
+    if limit < 0:
+        raise ScanError(f"max_findings: {limit} is less than none: give 0 for all of them")
+    return limit
 
 
 def scan_options(params: dict[str, Any]) -> ScanOptions:
@@ -38,8 +53,6 @@ def scan_options(params: dict[str, Any]) -> ScanOptions:
     params = {**{name: spec.get("default") for name, spec in scan_argument_spec().items()}, **params}
     if params["workers"] is not None and params["workers"] < 1:
         raise ScanError(f"workers: {params['workers']} processes cannot hash anything: give 1 or more, or leave it out")
-    if params["max_findings"] < 0:
-        raise ScanError(f"max_findings: {params['max_findings']} is less than none: give 0 for all of them")
     adaptations = []
     for number, entry in enumerate(params["adaptations"], 1):
         adaptation = Adaptation(entry["path"], entry["sha256"].strip().lower(), entry["reason"])

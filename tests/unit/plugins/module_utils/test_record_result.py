@@ -65,7 +65,9 @@ def test_the_archive_keeps_what_no_result_shows(
     assert (len(shown["findings"]), shown["summary"]["truncated"], shown["summary"]["modified"]) == (10, 290, 300)
     quarantine = tmp_path / "quarantine"
     for check in (True, False):
-        kept = run_module(capfd, drift_archive.main, check=check, quarantine=str(quarantine), **common)
+        kept = run_module(capfd, drift_archive.main, check=check, diff=True, quarantine=str(quarantine), **common)
+        assert kept["diff"]["after"].count("\n") == 11
+        assert kept["diff"]["after"].endswith("... and 290 more\n")
         assert (kept["changed"], len(kept["archived"]), kept["truncated"]) == (True, 10, 290)
     assert len(list(quarantine.glob("files/**/module_*.py"))) == 300
     assert len(list(quarantine.glob("patches/**/module_*.py.patch"))) == 300
