@@ -123,7 +123,10 @@ def diff_of(decided: Plan) -> list[dict[str, str]]:
     result = DiffResult("the quarantine keeps the whole file")
     for change in decided.restored + decided.removed:
         origin = change.content.origin if change.content is not None else "no file"
-        text = backwards(change)
+        try:
+            text = backwards(change)
+        except WheelError as error:
+            text = f"{change.path}: {change.status}: its pristine text cannot be shown: {error}\n"
         if text is None:
             size = change.size if change.content is None else change.content.size
             done = "removed" if change.content is None else "put back"

@@ -28,6 +28,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.record.contents impo
 from ansible_collections.pristine.vllm.plugins.module_utils.record.hard_links import other_links
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import Adaptation, Finding
 from ansible_collections.pristine.vllm.plugins.module_utils.record.scan import Scan
+from ansible_collections.pristine.vllm.plugins.module_utils.record.wheel import WheelError
 
 _WRONG = ("modified", "missing", "redirected")
 # Why a finding stays.
@@ -150,7 +151,7 @@ class Planner:
             content = self._contents.record(file) if record else self._contents.of(finding)
             change = Change(path, file, finding.status, finding.detail, finding.distribution, content)
             self._present(change, content)
-        except UnavailableError as error:
+        except (UnavailableError, WheelError) as error:
             self._refused.append((path, str(error)))
         except OSError as error:
             self._refused.append((path, f"it cannot be kept in the quarantine: {error.strerror or error}"))

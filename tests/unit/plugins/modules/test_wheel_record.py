@@ -31,7 +31,7 @@ from ansible_collections.pristine.vllm.tests.unit.plugins.record_support import 
     record_text,
     sha256,
 )
-from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import Ran, run_module
+from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import Ran, http_server, run_module
 
 CORE = "demo/core.py"
 EDITED = SOURCE.replace(b"return hidden\n", b"return hidden * 2\n")
@@ -423,6 +423,15 @@ def test_bytecode_behind_a_link_stays_and_the_link_goes(restore: Restore, env: E
     assert (paths(result["restored"]), paths(result["removed"])) == ([CORE], ["demo/__pycache__"])
     assert before == state(tmp_path / "cached") != {}
     assert not (env.site / "demo/__pycache__").exists()
+
+
+def test_bytes_from_a_server(restore: Restore, env: Env, demo_wheel: pathlib.Path) -> None:
+    with http_server() as server:
+        index = server.serve_simple(demo_wheel.parent)
+        (env.site / CORE).write_bytes(EDITED)
+        (change,) = restore(wheels=[f"{index}/"])["restored"]
+    assert (change["path"], change["origin"]) == (CORE, demo_wheel.name)
+    assert (env.site / CORE).read_bytes() == SOURCE
 
 
 def test_refuses_as_a_whole(once: Restore, env: Env, quarantine: pathlib.Path, tmp_path: pathlib.Path) -> None:
