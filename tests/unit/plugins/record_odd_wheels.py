@@ -128,7 +128,7 @@ ODDITIES: dict[str, Odd] = {
         },
     ),
     "entry_points_of_others": Odd(
-        members={MODULE: BODY, "{p}-1.0.dist-info/entry_points.txt": b"[other]\nx = %(y)s\n"}, uv=False
+        members={MODULE: BODY, "{p}-1.0.dist-info/entry_points.txt": b"[other]\nx = y.z\n"}, uv=False
     ),
     "namespace": Odd(members={"odd_shared/{p}/m.py": BODY, "{p}-nspkg.pth": b"# nothing\n"}),
     "shared": Odd(members={"odd_owners/__init__.py": b"", "odd_owners/{p}.py": BODY}),
