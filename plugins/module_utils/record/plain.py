@@ -35,11 +35,19 @@ class Plain(NamedTuple):
 
 def only(record: bytes, names: set[str]) -> bytes:
     """The lines of a RECORD that mention one of these file names; all where what a line is depends on others."""
-    written = [os.fsencode(name).replace(b'"', b'""') for name in names]
-    lines = record.split(b"\n")
-    if _MARK in record or any(line.count(b'"') % 2 for line in lines if b'"' in line):
+    quoted = [line for line in record.split(b"\n") if b'"' in line] if b'"' in record else []
+    if _MARK in record or any(line.count(b'"') % 2 for line in quoted):
         return record
-    return b"\n".join([line for line in lines if any(name in line for name in written)])
+    lines = set()
+    for name in names - {""}:
+        written = os.fsencode(name).replace(b'"', b'""')
+        found = record.find(written)
+        while found >= 0:
+            end = record.find(b"\n", found)
+            end = len(record) if end < 0 else end
+            lines.add((record.rfind(b"\n", 0, found) + 1, end))
+            found = record.find(written, end)
+    return b"\n".join([record[start:end] for start, end in sorted(lines)])
 
 
 def split(record: bytes) -> Optional[Plain]:
