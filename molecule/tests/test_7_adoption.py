@@ -20,6 +20,8 @@ Description=by hand
 [Service]
 ExecStart={ENVIRONMENT}/bin/vllm serve /srv/model --served-model-name by-hand --port 8008
 Restart=always
+[Install]
+WantedBy=multi-user.target
 """
 
 
