@@ -27,7 +27,7 @@ SETTLED_NS = 60 * 10**9
 # A clock that is only slewed keeps its distance to the time since boot.
 _STEP_NS = 2 * 10**9
 # Of what an entry means: change it with that, and older caches are ignored.
-_MAGIC = b"pristine.vllm stat cache 1\n"
+_MAGIC = b"pristine.vllm stat cache 2\n"
 _IDENTITY = struct.Struct("=QQQqqI")
 _DIGEST = 32
 _LIMIT = 1 << 30
@@ -80,6 +80,7 @@ class Known:
         self._identities = identities
         self._digests = digests
         self._index: dict[str, int] = {}
+        self._sizes: list[int] = []
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -101,6 +102,14 @@ class Known:
     def sha256(self, number: int) -> bytes:
         """The digest in an entry."""
         return self._digests[number * _DIGEST : (number + 1) * _DIGEST]
+
+    def is_as(self, number: int, sha256: bytes, size: Optional[int]) -> bool:
+        """Whether an entry is of this content; of any size where none is given."""
+        if self._digests[number * _DIGEST : (number + 1) * _DIGEST] != sha256:
+            return False
+        if not self._sizes:
+            self._sizes = [entry[2] for entry in _IDENTITY.iter_unpack(self._identities)]
+        return size is None or self._sizes[number] == size
 
     def same(self, start: int, stop: int) -> bytes:
         """For each of these entries 1 when the file is still the one that was read, else 0."""
@@ -146,9 +155,7 @@ def _parse(body: bytes, root: str) -> Known:
     if head["written"] > now_ns() or now.set_since(Clock(head["boot"], head["offset"])):
         raise CacheError("was written before the clock was set")
     count = head["count"]
-    names = rest[count * (_IDENTITY.size + _DIGEST) :]
-    prefix = root + "/"
-    paths = [name if name.startswith("/") else prefix + name for name in os.fsdecode(names).split("\0")[:count]]
+    paths = os.fsdecode(rest[count * (_IDENTITY.size + _DIGEST) :]).split("\0")[:count]
     identities = rest[: count * _IDENTITY.size]
     return Known(paths, identities, rest[len(identities) : len(identities) + count * _DIGEST])
 
@@ -177,8 +184,6 @@ def save(path: str, root: str, entries: dict[str, tuple[bytes, bytes]], clock: C
     :param clock: as it was when the first of the files was read.
     :raises OSError: it cannot be written; an older one is left as it was.
     """
-    prefix = root + "/"
-    names = [name[len(prefix) :] if name.startswith(prefix) else name for name in entries]
     head = {
         "root": root,
         "boot": clock.boot,
@@ -192,7 +197,7 @@ def save(path: str, root: str, entries: dict[str, tuple[bytes, bytes]], clock: C
             b"\n",
             *(entry[0] for entry in entries.values()),
             *(entry[1] for entry in entries.values()),
-            os.fsencode("\0".join(names)),
+            os.fsencode("\0".join(entries)),
         ]
     )
     data = _MAGIC + hashlib.sha256(body).digest() + body

@@ -13,13 +13,14 @@ import os
 import re
 from typing import NamedTuple, Optional
 
-# Path, digest and size of a row that can be read as it stands; or any other line.
+# Path, digest and size of a row that can be read as it stands; or any other line. No part of a plain path is empty or
+# begins with a dot.
+_PART = r'[^",\\\n\r\0./][^",\\\n\r\0/]*'
 _ROW = re.compile(
-    r'^(?:([^",\\\n\r\0./][^",\\\n\r\0]*),sha256=([A-Za-z0-9_-]{43}),([0-9]{1,19})\r?|(.+))$', re.MULTILINE
+    rf"^(?:({_PART}(?:/{_PART})*)(?<!\.pyc),sha256=([A-Za-z0-9_-]{{43}}),([0-9]{{1,19}})\r?|(.+))$", re.MULTILINE
 )
 # Of the byte order: it is dropped at the start of a file, and there only.
 _MARK = b"\xef\xbb\xbf"
-_ODD = ("/.", "//", "/,", ".pyc,")
 # 43 characters and one that stands for six zero bits are 33 bytes.
 _STRIDE = 33
 
@@ -52,18 +53,13 @@ def only(record: bytes, names: set[str]) -> bytes:
 
 def split(record: bytes) -> Optional[Plain]:
     """Take the plain rows out of a RECORD; None where what a line is depends on others."""
-    text = os.fsdecode(record)
-    odd = [mark for mark in _ODD if mark in text]
-    paths, digests, sizes, rest = [], [], [], []
-    for path, digest, size, other in _ROW.findall(text):
-        if other or (odd and any(mark in path + "," for mark in odd)):
-            rest.append(other or f"{path},sha256={digest},{size}")
-        else:
-            paths.append(path)
-            digests.append(digest)
-            sizes.append(size)
+    found = _ROW.findall(os.fsdecode(record))
+    rest = [row[3] for row in found if row[3]]
+    paths = [row[0] for row in found if row[0]]
     if any(line.count('"') % 2 for line in rest) or _MARK in record or len(set(paths)) < len(paths):
         return None
-    data = binascii.a2b_base64("A".join([*digests, ""]).replace("-", "+").replace("_", "/"))
-    found = [data[start : start + 32] for start in range(0, len(data), _STRIDE)]
-    return Plain(paths, found, list(map(int, sizes)), os.fsencode("\n".join(rest)))
+    text = "A".join([row[1] for row in found if row[0]] + [""])
+    data = binascii.a2b_base64(text.replace("-", "+").replace("_", "/"))
+    digests = [data[start : start + 32] for start in range(0, len(data), _STRIDE)]
+    sizes = [int(row[2]) for row in found if row[0]]
+    return Plain(paths, digests, sizes, os.fsencode("\n".join(rest)))

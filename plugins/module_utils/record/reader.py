@@ -100,6 +100,11 @@ class Reader:
                 self.warnings.append(f"cache {self._cache} {problem}: it was not used, and is written anew")
         return Known([], b"", b"")
 
+    @property
+    def remembers(self) -> bool:
+        """Whether there is a cache that knows of files, so that most are not going to be read at all."""
+        return len(self._known) > 0
+
     def digests_ahead(self, wheels: list[str]) -> None:
         """Begin to read whole wheels, whose sha256 is going to be asked for."""
         for _size, real in sorted({(-os.path.getsize(path), os.path.realpath(path)) for path in wheels}):
@@ -155,11 +160,18 @@ class Reader:
         late: list[tuple[int, int]] = []
         from_cache = len(self._fresh)
         unchanged = self._unchanged()
+        last, hidden = "", False
         for number, (path, claims) in enumerate(jobs):
             if only_sha256(claims):
                 place = unchanged.get(path)
-                if place is not None and not links.hides(path.rpartition("/")[0]):
+                if place is not None:
+                    directory = path.rpartition("/")[0]
+                    if directory != last:
+                        last, hidden = directory, links.hides(directory)
+                if place is not None and not hidden:
                     self._fresh.append(place)
+                    if self._known.is_as(place, claims[0][1], claims[0][2]):
+                        continue
                     outcome = judge(claims, self._known.size(place), self._known.sha256(place))
                     if outcome is not None:
                         outcomes[number] = outcome

@@ -127,7 +127,8 @@ def _read_ahead(
     sources.digest = reader.digest
     if not options.files:
         reader.digests_ahead(sources.pinned(selected))
-        reader.ahead(large_files(environment, selected))
+        if not reader.remembers:
+            reader.ahead(large_files(environment, selected))
 
 
 def _select(environment: Environment, options: ScanOptions) -> list[Distribution]:
@@ -204,6 +205,22 @@ def _expect(
     return expected
 
 
+def _jobs(expected: Expected, links: Links, judge: Judge) -> list[Job]:
+    """What is to be compared with its claims; what lies behind a link that leads out is judged and left alone."""
+    jobs: list[Job] = []
+    last, escaped = "", ""
+    for path, claims in expected.claims.items():
+        directory = path.rpartition("/")[0]
+        if directory != last:
+            last, escaped = directory, links.escape(directory)
+        if escaped:
+            judge.behind_link(path, claims)
+        else:
+            # Algorithm, digest and size.
+            jobs.append((path, [claim[1:4] for claim in claims if claim[2]]))
+    return jobs
+
+
 def _compare(
     environment: Environment,
     expected: Expected,
@@ -213,12 +230,7 @@ def _compare(
 ) -> ScanResult:
     links = Links(environment.root)
     judge = Judge(environment, expected, links)
-    jobs: list[Job] = []
-    for path, claims in expected.claims.items():
-        if links.escape(path.rpartition("/")[0]):
-            judge.behind_link(path, claims)
-        else:
-            jobs.append((path, [(claim[1], claim[2], claim[3]) for claim in claims if claim[2]]))
+    jobs = _jobs(expected, links, judge)
     skip = set(environment.leftovers) | judge.unlisted_tops()
     walker = Walker(expected.listed, links, skip)
 
@@ -255,7 +267,10 @@ def _compare(
     findings = judge.adapt(options.adaptations, wanted)
     summary = Summary(
         distributions=len(
-            {claim.owner.distribution.directory for group in expected.claims.values() for claim in group}
+            {
+                owner.distribution.directory
+                for owner in {claim.owner for group in expected.claims.values() for claim in group}
+            }
         ),
         files=len(expected.claims),
         bytes_hashed=checked.bytes_hashed,

@@ -230,7 +230,7 @@ def _make_fifo(path: pathlib.Path) -> None:
 DAMAGE: dict[str, tuple[Callable[[Cached], object], str]] = {
     "empty": (lambda it: it.path.write_bytes(b""), "is not a cache of this release"),
     "other release": (
-        lambda it: it.path.write_bytes(it.path.read_bytes().replace(b"cache 1", b"cache 0")),
+        lambda it: it.path.write_bytes(it.path.read_bytes().replace(b"cache 2", b"cache 1")),
         "is not a cache of this release",
     ),
     "cut": (lambda it: it.path.write_bytes(it.path.read_bytes()[:-1]), "is damaged"),
