@@ -68,6 +68,7 @@ FLAVOURS = {
 # Scenario -> flavour and hosts.
 SCENARIOS: dict[str, tuple[str, tuple[str, ...]]] = {
     "default": ("tiny", ("vllm01",)),
+    "adoption": ("tiny", ("vllm01",)),
     "incident": ("real", ("vllm01",)),
 }
 VLLM_HOSTS: dict[str, Any] = {
