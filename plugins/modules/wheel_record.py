@@ -11,7 +11,7 @@ module: wheel_record
 short_description: Put the installed files of a Python environment back to what their wheels hold
 version_added: 0.1.0
 description:
-  - Scans as M(pristine.vllm.wheel_record_info#module) does, and puts right what it finds - files that were changed, are
+  - Scans as M(pristine.vllm.wheel_record_info) does, and puts right what it finds - files that were changed, are
     gone, or are links out of the environment, and RECORD itself. Afterwards it scans again, to prove it.
   - Everything that it replaces or removes is in the quarantine first, as a file and, where it is text, as a patch.
   - Refuses, and changes nothing, when any byte that it would need is not to be had, and says which and why.

@@ -83,7 +83,7 @@ class RangeReader:
         :raises RemoteError: there is no answer, or one that is not what was asked for.
         """
         found = b""
-        for _ in range(_PIECES):
+        for _piece in range(_PIECES):
             begin = start + len(found)
             try:
                 found += self._client.retry(lambda begin=begin: self._piece(begin, stop))  # type: ignore[misc]

@@ -40,6 +40,12 @@ _FAILURES = 3
 _SLOWEST = 64 * 1024
 
 
+def _said_by_the_server(error: WheelError) -> Exception:
+    """What the server did wrong, where that is why a wheel cannot be read; else the error itself."""
+    cause = error.__cause__
+    return cause if isinstance(cause, RemoteError) else error
+
+
 class _RefusedError(RemoteError):
     """The wheel has a digest that it must not have, which is no fault of the server's."""
 
@@ -168,8 +174,9 @@ class RemoteSources:
                 if member.startswith(opened.data + "scripts/"):
                     opened.starts_with(member, b"#!python")
         except WheelError as error:
-            if isinstance(error.__cause__, RemoteError):
-                raise error.__cause__ from error
+            said = _said_by_the_server(error)
+            if said is not error:
+                raise said from error
             raise
         return opened
 
