@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# The units and the playbooks' syntax on ansible-core 2.21, in an environment of its own.
+# What meets Ansible, the modules' units and the playbooks' syntax, on ansible-core 2.21, in an environment of its own.
 # Exit code 77: this machine has no Python that it runs on.
 set -eu
 cd "$(dirname "$0")/.."
@@ -18,4 +18,5 @@ dev/venv.sh "$folder" requirements-2.21.txt "$python"
 PATH=$(pwd)/$folder/bin:$PATH
 export PATH
 ansible --version
-exec python -m pytest tests/unit
+# The utilities know no Ansible: that is one of the tests.
+exec python -m pytest tests/unit/plugins/modules tests/unit/house
