@@ -46,6 +46,16 @@ apt_get() {
     }
 }
 
+# An engine that was killed, or whose machine was, leaves its pid behind. Once another process has that pid,
+# dockerd refuses to start ("pid file found") and waits for a containerd that is none.
+forget_dead() {
+    [ -f "$1" ] || return 0
+    pid=$(tr -cd 0-9 <"$1")
+    [ -n "$pid" ] && [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = "$2" ] && return 0
+    say "removing $1: no $2 has that pid"
+    rm -f "$1"
+}
+
 start_engine() {
     if [ -d /run/systemd/system ]; then
         say "starting docker.service"
@@ -53,6 +63,8 @@ start_engine() {
         return
     fi
     mkdir -p "$root/.cache"
+    forget_dead /var/run/docker.pid dockerd
+    forget_dead /var/run/docker/containerd/containerd.pid containerd
     say "starting dockerd (log: $log)"
     # In a session of its own, so that it outlasts the terminal and make.
     setsid dockerd >"$log" 2>&1 </dev/null &

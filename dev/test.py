@@ -40,6 +40,10 @@ NOT_HERE = 77
 TIME_LIMIT_SECONDS = 30 * 60
 # Of a failing gate's output; the log holds all of it.
 SHOWN_LINES = 300
+# Repeated below the summary, for who sees only the end of it.
+TELLING_LINES = 6
+TELLING_WIDTH = 300
+TELLING = re.compile(r"^E  |fatal: |stderr: |\bERROR\b|\bFAILED\b|[Ee]rror: ")
 
 
 @dataclass(frozen=True)
@@ -205,6 +209,14 @@ def tail(path: Path) -> str:
     return "\n".join([f"----- {path.stem}", *left_out, *lines[-SHOWN_LINES:], "-----"])
 
 
+def telling(outcome: Outcome) -> list[str]:
+    """The lines of a failed gate's log that most likely say why, cut short."""
+    text = (LOGS / f"{outcome.gate.name}.log").read_text(encoding="utf-8", errors="replace")
+    lines = [line.strip(" │") for line in text.splitlines() if line.strip(" │")]
+    found = [line for line in lines if TELLING.search(line)] or lines
+    return [f"    {line[:TELLING_WIDTH]}" for line in found[-TELLING_LINES:]]
+
+
 def chosen(only: str) -> list[Gate]:
     """The gates that ONLY names, by name or by how the name begins; all of them when it is empty."""
     wanted = only.replace(",", " ").split()
@@ -246,7 +258,8 @@ def main() -> int:
     order = [gate.name for gate in gates]
     outcomes = sorted(runner.outcomes, key=lambda outcome: order.index(outcome.gate.name))
     print(f"\nGates, {time.monotonic() - started:.0f} s in all:")
-    print("\n".join(outcome.line() for outcome in outcomes))
+    for outcome in outcomes:
+        print("\n".join([outcome.line(), *(telling(outcome) if outcome.verdict == "failed" else [])]))
     verdicts = [outcome.verdict for outcome in outcomes]
     skipped = f", {verdicts.count('skipped')} skipped" if "skipped" in verdicts else ""
     print(f"{verdicts.count('passed')} passed, {verdicts.count('failed')} failed{skipped}")
