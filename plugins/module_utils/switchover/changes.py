@@ -1,0 +1,177 @@
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a switchover changes on the host between stop and start. Everything is decided before the stop."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass, field
+from typing import Optional
+
+from ansible_collections.pristine.vllm.plugins.module_utils import debug_artifacts, model_config
+from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import discard
+from ansible_collections.pristine.vllm.plugins.module_utils.files import atomic_write, read_file
+from ansible_collections.pristine.vllm.plugins.module_utils.quarantine import Quarantine
+from ansible_collections.pristine.vllm.plugins.module_utils.release import Layout
+from ansible_collections.pristine.vllm.plugins.module_utils.release_switch import plan_switch, switch
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal import Journal
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover.order import Config, Order
+
+_UNIT_LIMIT = 1024 * 1024
+#: In a release's own folder: the unit with which it served, for a later way back to it.
+SERVED_UNIT = "unit.service"
+
+
+class ChangeError(Exception):
+    """A change cannot be made. The text says what, where, why and what to do next."""
+
+
+@dataclass
+class Changes:
+    """The changes of one order, decided: contents of files by path (None: no file), with their modes; config plans."""
+
+    files: dict[str, tuple[Optional[bytes], int]] = field(default_factory=dict)
+    configs: list[model_config.ConfigPlan] = field(default_factory=list)
+
+
+def unit_file(unit: str) -> str:
+    """Where the unit's own file lies."""
+    return f"/etc/systemd/system/{unit.removesuffix('.service')}.service"
+
+
+def paths_of(order: Order) -> list[str]:
+    """Every path that the order changes, links included: what must be kept for the way back."""
+    links = [os.path.join(order.root, name) for name in ("current", "previous")] if order.release else []
+    return links + [entry.path for entry in order.files] + [entry.path for entry in order.configs]
+
+
+def decide(order: Order) -> Changes:
+    """Read what is there and decide; changes nothing.
+
+    :raises ChangeError: a source or configuration cannot be read.
+    :raises ReleaseError: there is no such release.
+    """
+    changes = Changes()
+    if order.release:
+        plan_switch(Layout(order.root), order.release, None)
+    for entry in order.files:
+        try:
+            content = entry.content.encode() if entry.content is not None else None
+            if entry.source is not None:
+                content = read_file(entry.source, _UNIT_LIMIT)
+        except OSError as error:
+            raise ChangeError(f"{entry.source} cannot be read: {error.strerror}. Nothing was stopped.") from error
+        changes.files[entry.path] = (content, entry.mode)
+    for config in order.configs:
+        plan = config_plan(config)
+        if plan is not None:
+            changes.configs.append(plan)
+    return changes
+
+
+def config_plan(config: Config) -> Optional[model_config.ConfigPlan]:
+    """What a configuration's edits come to; None where there is no such file.
+
+    :raises ModelConfigError: it cannot be read or edited.
+    """
+    edits = [
+        model_config.Edit(
+            tuple(edit["path"]), edit.get("state") == "present", edit.get("value"), edit.get("reason", "")
+        )
+        for edit in config.edits
+    ]
+    return model_config.plan(config.path, edits)
+
+
+def apply(order: Order, changes: Changes, journal: Journal) -> bool:
+    """Make the changes; whether systemd has to read its units again.
+
+    :raises OSError, ReleaseError, ModelConfigError: one could not be made; the way back undoes those before it.
+    """
+    quarantine = Quarantine(order.quarantine)
+    for path in order.wipe:
+        _put_aside(path)
+    for plan in changes.configs:
+        if plan.changes:
+            kept = model_config.apply(plan, quarantine)
+            removed = [".".join(outcome.path) for outcome in plan.outcomes if outcome.outcome != "unchanged"]
+            journal.config.append({"path": plan.path, "changed": removed, **dataclasses.asdict(kept)})
+    reload = _write_files(changes)
+    if order.release:
+        _switch(order)
+    return reload
+
+
+def clear(order: Order, journal: Journal) -> None:
+    """Move debug artifacts to the quarantine and remove what was put aside: while the model loads.
+
+    What cannot be moved stays and is told: a stray file is no reason to go back.
+    """
+    quarantine = Quarantine(order.quarantine)
+    wanted = order.artifacts
+    if wanted.globs or wanted.suggested_globs:
+        moved: tuple[debug_artifacts.Artifact, ...] = ()
+        try:
+            found = debug_artifacts.plan(wanted.globs, wanted.suggested_globs, [*wanted.protect, quarantine.directory])
+            moved = debug_artifacts.apply(found, quarantine)
+        except debug_artifacts.MoveError as error:
+            moved = error.moved
+            journal.cautions.append(str(error))
+        journal.artifacts = [dataclasses.asdict(entry) for entry in moved]
+    for path in order.wipe:
+        try:
+            discard(_aside(path))
+        except OSError as error:
+            journal.cautions.append(f"{_aside(path)} cannot be removed: {error.strerror}. Remove it by hand.")
+
+
+def keep_served_unit(order: Order) -> None:
+    """Keep the unit with the release that serves until now: a way back that is taken later needs it."""
+    place = Layout(order.root).link("current")
+    if order.release and place and place.id and place.id != order.release:
+        path = unit_file(order.unit)
+        if os.path.isfile(path):
+            # For root alone: a unit written by hand may hold a key on its command line.
+            atomic_write(os.path.join(place.path, SERVED_UNIT), read_file(path, _UNIT_LIMIT), mode=0o600, owner=(0, 0))
+
+
+def _switch(order: Order) -> None:
+    layout = Layout(order.root)
+    if order.adopt and layout.link("current") is None:
+        switch(layout, order.adopt, None)
+    switch(layout, order.release, None)
+
+
+def _write_files(changes: Changes) -> bool:
+    written = False
+    for path, (content, mode) in changes.files.items():
+        if content is None:
+            if os.path.lexists(path):
+                os.unlink(path)
+                written = True
+        elif not _holds(path, content, mode):
+            atomic_write(path, content, mode=mode, owner=(0, 0))
+            written = True
+    return written
+
+
+def _holds(path: str, content: bytes, mode: int) -> bool:
+    try:
+        info = os.lstat(path)
+        return (info.st_mode & 0o7777, info.st_uid, info.st_gid) == (mode, 0, 0) and read_file(path) == content
+    except OSError:
+        return False
+
+
+def _aside(path: str) -> str:
+    return f"{os.path.normpath(path)}.removed"
+
+
+def _put_aside(path: str) -> None:
+    """A rename at once; removing gigabytes of compiled kernels would cost downtime."""
+    if os.path.lexists(path):
+        if os.path.lexists(_aside(path)):
+            discard(_aside(path))
+        os.rename(path, _aside(path))
