@@ -5,9 +5,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.run_plan import as_dict, plan
+from ansible_collections.pristine.vllm.plugins.module_utils.run_record.ways import (
+    expected_seconds,
+    expected_text,
+    ways_out,
+)
 
 DOCUMENTATION = r"""
 name: reinstall_plan
@@ -56,6 +61,15 @@ options:
     description: Build a new release even where the live one is pristine.
     type: bool
     default: false
+  estimates:
+    description: What earlier runs took, as P(pristine.vllm.run_estimates#lookup) tells it.
+    type: dict
+    default: {}
+  package_changes:
+    description: One line for each package that the pin changes.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
@@ -71,6 +85,8 @@ _value:
   description:
     - The decisions C(build), C(adapt), C(install_unit), C(clean), C(stop), C(restart), C(change) and C(wipe_caches).
     - The C(release) that serves at the end, and the C(reasons).
+    - The C(pin), C(expected) (C(downtime_seconds), which is V(none) where nothing was measured, C(downtime) in words,
+      and C(phases), the seconds by name), and C(ways), the two ways out of a dirty environment.
   type: dict
 """
 
@@ -83,12 +99,25 @@ def reinstall_plan(
     config_differs: bool,
     unit_differs: bool,
     ready: bool,
+    estimates: Optional[dict[str, Any]] = None,
+    package_changes: Optional[list[str]] = None,
     **optional: Any,
 ) -> dict[str, Any]:
-    """Return :func:`run_plan.plan` as plain data."""
-    return as_dict(
+    """Return :func:`run_plan.plan` as plain data, with what it is expected to cost and what else could be done."""
+    decided = as_dict(
         plan(releases, pin, scan, config_differs=config_differs, unit_differs=unit_differs, ready=ready, **optional)
     )
+    known = estimates or {}
+    return {
+        **decided,
+        "pin": pin,
+        "expected": {
+            "downtime_seconds": expected_seconds(known) if decided["stop"] else 0.0,
+            "downtime": expected_text(known) if decided["stop"] else "none",
+            "phases": known.get("phases") or {},
+        },
+        "ways": ways_out(decided, releases, pin, scan, known, ready=ready, package_changes=package_changes),
+    }
 
 
 class FilterModule:
