@@ -5,14 +5,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
-from ansible_collections.pristine.vllm.plugins.module_utils.run_plan import as_dict, plan
-from ansible_collections.pristine.vllm.plugins.module_utils.run_record.ways import (
-    expected_seconds,
-    expected_text,
-    ways_out,
-)
+from ansible_collections.pristine.vllm.plugins.module_utils.run_record.decision import decide
 
 DOCUMENTATION = r"""
 name: reinstall_plan
@@ -91,37 +86,8 @@ _value:
 """
 
 
-def reinstall_plan(
-    releases: dict[str, Any],
-    pin: dict[str, Any],
-    scan: dict[str, Any],
-    *,
-    config_differs: bool,
-    unit_differs: bool,
-    ready: bool,
-    estimates: Optional[dict[str, Any]] = None,
-    package_changes: Optional[list[str]] = None,
-    **optional: Any,
-) -> dict[str, Any]:
-    """Return :func:`run_plan.plan` as plain data, with what it is expected to cost and what else could be done."""
-    decided = as_dict(
-        plan(releases, pin, scan, config_differs=config_differs, unit_differs=unit_differs, ready=ready, **optional)
-    )
-    known = estimates or {}
-    return {
-        **decided,
-        "pin": pin,
-        "expected": {
-            "downtime_seconds": expected_seconds(known) if decided["stop"] else 0.0,
-            "downtime": expected_text(known) if decided["stop"] else "none",
-            "phases": known.get("phases") or {},
-        },
-        "ways": ways_out(decided, releases, pin, scan, known, ready=ready, package_changes=package_changes),
-    }
-
-
 class FilterModule:
     """Offers the filter to Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"reinstall_plan": reinstall_plan}
+        return {"reinstall_plan": decide}

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.pristine.vllm.plugins.filter.reinstall_plan import reinstall_plan
 from ansible_collections.pristine.vllm.plugins.module_utils.run_record.compose import compose
+from ansible_collections.pristine.vllm.plugins.module_utils.run_record.decision import decide
 
 VERSION = "0.16.0rc2.dev313+g662205d34"
 COMMIT = "662205d34eb1bb42228768d7a69a1ac4abf38c89"
@@ -22,13 +22,18 @@ PIN = {
     "python": "/usr/bin/python3",
 }
 SUMMARY = {"files": 35695, "distributions": 163, "verified_against": "pinned_wheel", "truncated": 0, "unverifiable": 0}
-FINDING = {
+FINDING: dict[str, Any] = {
     "path": SUSPECT,
     "status": "modified",
     "detail": "size is 60312 bytes, recorded 58834",
     "verified_against": "pinned_wheel",
 }
-ARTIFACT = {"path": "/tmp/nomla_debug_tp0.pt", "size": 2_000_000, "sha256": "c" * 64, "kept": "/q/nomla_debug_tp0.pt"}
+ARTIFACT: dict[str, Any] = {
+    "path": "/tmp/nomla_debug_tp0.pt",
+    "size": 2_000_000,
+    "sha256": "c" * 64,
+    "kept": "/q/nomla_debug_tp0.pt",
+}
 PROBE = {
     "path": SUSPECT,
     "line": 60,
@@ -90,7 +95,7 @@ JOURNAL: dict[str, Any] = {
 def planned(scan: dict[str, Any] = SCAN, releases: dict[str, Any] = RELEASES, **changes: Any) -> dict[str, Any]:
     """The plan for the host of the incident."""
     found = {"config_differs": False, "unit_differs": False, "ready": True, **changes}
-    return reinstall_plan(releases, PIN, scan, **found)
+    return decide(releases, PIN, scan, **found)
 
 
 def before(**changes: Any) -> dict[str, Any]:
