@@ -67,7 +67,7 @@ def _scanned(record: dict[str, Any]) -> dict[str, Any]:
 def _wheel(record: dict[str, Any]) -> Answer:
     digest = (record["plan"].get("pin") or {}).get("wheel_sha256") or ""
     if not digest:
-        return None, "the run ended before it looked"
+        return None, "no plan was made that names one"
     trust = _scanned(record).get("verified_against")
     told = f"sha256 {digest}"
     if trust == PINNED_WHEEL:
@@ -91,9 +91,7 @@ def _distributions(record: dict[str, Any]) -> Answer:
 def _release(record: dict[str, Any]) -> Answer:
     names = [phase["name"] for phase in record["phases"]]
     if not record["plan"].get("build"):
-        return None, "no release was needed: the live one stayed" if record[
-            "plan"
-        ] else "the run ended before it decided"
+        return None, "no release was needed: the live one stayed" if record["plan"] else "no plan was made"
     if "stage" not in names:
         return False, "the run did not come to phase stage"
     if record["outcome"] == "nothing was stopped" and names[-1] in ("stage", "record"):
@@ -145,6 +143,8 @@ def _artifacts(record: dict[str, Any]) -> Answer:
     found = record["before"]["artifacts_count"]
     moved, size = record["after"]["artifacts_count"], record["after"]["artifacts_bytes"]
     told = f"{moved} files, {human_bytes(size)}, to {record['quarantine']}"
+    if record["before"]["unit_differs"] is None and not moved:
+        return None, "the evidence phase, which looks for them, did not end"
     if moved >= found:
         return True, told if moved else "none was found"
     if record["outcome"] not in SUCCEEDED and not moved:
@@ -155,7 +155,7 @@ def _artifacts(record: dict[str, Any]) -> Answer:
 def _way_back(record: dict[str, Any]) -> Answer:
     before, after = record["before"]["release"], record["after"]["release"]
     if not before:
-        return None, "nothing was installed before"
+        return None, "nothing was installed before, or nobody looked"
     if record["outcome"] == "going back failed":
         return False, f"{before} could not be started; its files are kept"
     if before == after:

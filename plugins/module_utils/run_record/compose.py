@@ -159,6 +159,6 @@ def _after(
     # A release that stayed is what it was; a new one is the pin, for nothing else is built.
     built = plan.get("build") and after["release"] == plan.get("release")
     metadata: dict[str, Any] = pin if built else found.get("metadata") or {}
-    after["version"] = str((pin.get("version") if built else before["version"]) or "")
-    after["commit"] = _commit(after["version"], metadata)
+    after["version"] = str(given.get("version") or (pin.get("version") if built else before["version"]) or "")
+    after["commit"] = str(given.get("commit") or _commit(after["version"], metadata))
     return after

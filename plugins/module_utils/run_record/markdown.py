@@ -133,7 +133,7 @@ def _checklist(record: dict[str, Any]) -> list[str]:
 
 def _plan(record: dict[str, Any]) -> list[str]:
     if not record["plan"]:
-        return ["## Plan", "", "The run ended before it had one."]
+        return ["## Plan", "", "None was made."]
     lines = [f"- {cell(line)}" for line in plan_lines({**record["plan"], "ways": []})]
     ways: list[dict[str, Any]] = record["plan"].get("ways") or []
     if ways:

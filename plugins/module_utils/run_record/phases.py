@@ -23,20 +23,15 @@ def merge_phases(marks: list[dict[str, Any]], timed: list[dict[str, Any]], end: 
     :param timed: ``name``, ``started`` and ``finished`` (seconds since the epoch, the host's clock)
     :param end: when the last mark ended
     """
-    lengths = _lengths(timed)
     own = phase_seconds(marks, end)
-    marked = {phase["name"] for phase in own}
-    names = [phase["name"] for phase in own]
     if not timed:
         return own
-    at = names.index(_LAST) if _LAST in names else len(own)
-    inserted = [{"name": name, "seconds": seconds} for name, seconds in lengths if name not in marked]
-    if at and len(inserted) == len(lengths):
+    host = [{"name": name, "seconds": seconds} for name, seconds in _lengths(timed)]
+    theirs = {phase["name"] for phase in host}
+    at = next((index for index, phase in enumerate(own) if phase["name"] in theirs | {_LAST}), len(own))
+    if at and not any(phase["name"] in theirs for phase in own):
         own[at - 1]["seconds"] = round(max(0.0, own[at - 1]["seconds"] - _span(timed)), 1)
-    host = dict(lengths)
-    for phase in own:
-        phase["seconds"] = host.get(phase["name"], phase["seconds"])
-    return own[:at] + inserted + own[at:]
+    return own[:at] + host + [phase for phase in own[at:] if phase["name"] not in theirs]
 
 
 def phase_seconds(marks: list[dict[str, Any]], end: float) -> list[dict[str, Any]]:

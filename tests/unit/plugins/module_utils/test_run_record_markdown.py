@@ -43,7 +43,7 @@ def test_a_failure_is_told_whole_and_its_first_line_in_the_summary() -> None:
 
 def test_a_run_without_a_plan_can_be_told() -> None:
     record = recorded(journal={}, marks=MARKS[:1], plan={}, before={}, failure="refused")
-    assert "The run ended before it had one." in markdown(record)
+    assert "None was made." in markdown(record)
     assert summary_lines(record)[0] == "nothing was stopped: what is installed may serve: nobody asked"
 
 
