@@ -58,6 +58,7 @@ def plan_lines(plan: dict[str, Any], package_changes: Sequence[str] = ()) -> lis
     if not plan["change"]:
         return ["nothing to do: the pinned release is live, pristine, adapted and serving"]
     steps = (
+        ("switch_back", f"switch back to release {plan['release']}, with the unit with which it served"),
         ("build", f"build release {plan['release']} beside the running one, verify it, switch to it"),
         ("adapt", "apply the declared adaptations to the model configuration"),
         ("install_unit", "write the systemd unit"),
@@ -67,7 +68,7 @@ def plan_lines(plan: dict[str, Any], package_changes: Sequence[str] = ()) -> lis
         ("restart", "start the service and prove it with a completion; put everything back if it does not answer"),
     )
     lines = [f"because {reason}" for reason in plan["reasons"]]
-    lines += [text for key, text in steps if plan[key]]
+    lines += [text for key, text in steps if plan.get(key)]
     lines.append(f"downtime: {plan['expected']['downtime']}" if plan["stop"] else "no downtime")
     lines += [line for way in plan["ways"] for line in way_lines(way)]
     if package_changes:

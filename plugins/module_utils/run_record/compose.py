@@ -93,6 +93,8 @@ def _outcome(journal: dict[str, Any], plan: dict[str, Any]) -> str:
     ended = str(journal.get("outcome") or "nothing was stopped")
     if ended != "done":
         return ended
+    if plan.get("switch_back"):
+        return "switched back"
     return "reinstalled" if plan.get("build") else "remediated"
 
 
@@ -157,7 +159,7 @@ def _after(
     after.update(_bounded("artifacts", artifacts))
     after["artifacts_bytes"] = sum(int(artifact.get("size") or 0) for artifact in artifacts)
     # A release that stayed is what it was; a new one is the pin, for nothing else is built.
-    built = plan.get("build") and after["release"] == plan.get("release")
+    built = (plan.get("build") or plan.get("switch_back")) and after["release"] == plan.get("release")
     metadata: dict[str, Any] = pin if built else found.get("metadata") or {}
     after["version"] = str(given.get("version") or (pin.get("version") if built else before["version"]) or "")
     after["commit"] = str(given.get("commit") or _commit(after["version"], metadata))
