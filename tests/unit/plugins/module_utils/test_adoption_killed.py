@@ -54,7 +54,7 @@ def _arm(step: int) -> None:
     for name in STEPS:
         setattr(os, name, wrapped(getattr(os, name)))
     # Those that import it have it by their own name.
-    adoption.exchange = wrapped(adoption.exchange)
+    vars(adoption)["exchange"] = wrapped(vars(adoption)["exchange"])
 
 
 @pytest.fixture
