@@ -144,6 +144,7 @@ def undo_adoption(layout: Layout, environment: str) -> bool:
                 f"{environment} cannot be put back: {error}. It serves from {place.path}, through the link. "
                 "Correct the cause and run again."
             ) from error
+        _sync(layout, path)
         _take_back(layout, path)
     return True
 
@@ -157,7 +158,8 @@ def _move_or_stay(layout: Layout, wanted: Adopted, metadata: dict[str, Any]) -> 
         _take_back(layout, path)
         if error.errno not in IMPOSSIBLE:
             raise
-        why = f"the system cannot exchange it for a link ({errno.errorcode[error.errno]}: {error.strerror})"
+        hint = "; it is on a mount of its own, or in a lower layer of an overlay" if error.errno == errno.EXDEV else ""
+        why = f"the system cannot exchange it for a link ({errno.errorcode[error.errno]}: {error.strerror}{hint})"
         return expected(layout, stay(layout, path, why), metadata)
     return wanted
 
@@ -180,6 +182,7 @@ def _move(layout: Layout, plan: AdoptionPlan, place: Place) -> None:
 
 def _finish(layout: Layout, path: str, place: Place) -> None:
     """Bring an environment that was exchanged to where all links are as they are to stay."""
+    _sync(layout, path)
     if layout.link_text("current") is None or leads_to(layout, "current", path):
         write_link(layout.root, "current", layout.link_text("current"), f"releases/{place.id}")
     if leads_to(layout, "previous", path):
@@ -194,6 +197,12 @@ def _retarget(layout: Layout, path: str, text: str) -> None:
         os.symlink(text, temporary)
         os.replace(temporary, path)
         fsync_directory(os.path.dirname(path))
+
+
+def _sync(layout: Layout, path: str) -> None:
+    """Let an exchange last before anything is built on it."""
+    fsync_directory(os.path.dirname(path))
+    fsync_directory(layout.releases_dir)
 
 
 def _temporary(layout: Layout) -> str:

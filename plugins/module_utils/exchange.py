@@ -11,8 +11,6 @@ import os
 import platform
 from typing import Any
 
-from ansible_collections.pristine.vllm.plugins.module_utils.files import fsync_directory
-
 # What keeps two names from being exchanged although both are there: other file systems, a file system or a kernel
 # that knows no exchange, a mount point, something that may not be renamed.
 IMPOSSIBLE = (
@@ -27,6 +25,8 @@ _NUMBERS = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s390
 def exchange(one: str, other: str) -> None:
     """Let each of two names, on one file system, mean what the other did; nobody ever sees one of them missing.
 
+    To make it last through a power cut is left to the caller: an error always means that it was not done.
+
     :raises OSError: nothing was changed; one of `IMPOSSIBLE` where it cannot be here.
     """
     function, leading = _renameat2(ctypes.CDLL(None, use_errno=True))
@@ -34,8 +34,6 @@ def exchange(one: str, other: str) -> None:
     if function(*leading, _AT_FDCWD, path, _AT_FDCWD, target, ctypes.c_uint(_RENAME_EXCHANGE)):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), one, None, other)
-    for directory in {os.path.dirname(one), os.path.dirname(other)}:
-        fsync_directory(directory)
 
 
 def _renameat2(library: Any) -> tuple[Any, list[Any]]:

@@ -240,6 +240,30 @@ def test_any_other_failure_changes_nothing(seed: Seed, monkeypatch: pytest.Monke
     seed.adopted()
 
 
+def test_a_disk_that_fails_after_the_exchange_does_not_pass_for_a_refusal(
+    seed: Seed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = seed.tree()
+    real = vars(adoption)["_sync"]
+
+    def fails(layout: Layout, path: str) -> None:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(adoption, "_sync", fails)
+    with pytest.raises(OSError, match="Invalid argument"):
+        seed.adopt()
+    seed.serves()
+    monkeypatch.setattr(adoption, "_sync", real)
+    assert seed.adopt().plan.action == "finish"
+    seed.adopted()
+    monkeypatch.setattr(adoption, "_sync", fails)
+    with pytest.raises(OSError, match="Invalid argument"):
+        undo_adoption(seed.layout, str(seed.env))
+    seed.serves()
+    assert undo_adoption(seed.layout, str(seed.env))
+    assert seed.tree() == before
+
+
 def test_a_mount_point_stays(seed: Seed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os.path, "ismount", lambda path: path == str(seed.env))
     assert "stays where it is: it is a mount point" in seed.adopt().note
