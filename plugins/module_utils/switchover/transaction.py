@@ -87,7 +87,6 @@ class Transaction:
         journal.saved = [
             dataclasses.asdict(entry) for entry in snapshot.take(changes.paths_of(order), Quarantine(order.quarantine))
         ]
-        changes.keep_served_unit(order)
         if order.restart:
             self._stop()
         self._begin(_SWITCH)
