@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import shutil
@@ -12,10 +13,11 @@ import tempfile
 import time
 import urllib.parse
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import fsync_directory, sha256_file
+from ansible_collections.pristine.vllm.plugins.module_utils.index_folder import as_address, as_path
 from ansible_collections.pristine.vllm.plugins.module_utils.interpreter import InterpreterError, check_interpreter
 from ansible_collections.pristine.vllm.plugins.module_utils.lock import LockRow
 from ansible_collections.pristine.vllm.plugins.module_utils.messages import redact_urls, tail
@@ -27,6 +29,8 @@ from ansible_collections.pristine.vllm.plugins.module_utils.process import (
     run,
 )
 from ansible_collections.pristine.vllm.plugins.module_utils.wheel_name import canonical_version, parse_wheel_name
+from ansible_collections.pristine.vllm.plugins.module_utils.wheel_target import Target
+from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse_resume import Direct, WheelhouseError
 
 INCOMING = ".incoming-"
 # pip hands over nothing before it has everything: a call for each few rows keeps what a failed or killed run fetched.
@@ -38,16 +42,13 @@ _PIP_SETTINGS = (
 )
 
 
-class WheelhouseError(Exception):
-    """The wheelhouse cannot be completed. The text is for the operator."""
-
-
 @dataclass(frozen=True)
 class Source:
     """Where wheels come from.
 
     ``index_url`` replaces the host's own pip settings (None: those are used), ``find_links`` are pages and folders
-    besides, ``no_index`` means these only. ``timeout`` is in seconds, for everything that is fetched.
+    besides, ``no_index`` means these only. ``timeout`` is in seconds, for everything that is fetched. ``target`` is
+    the host that the wheels are for (None: this one). ``direct`` is the one wheel that is fetched without pip.
     """
 
     python: str
@@ -55,6 +56,8 @@ class Source:
     find_links: list[str] = field(default_factory=list)
     no_index: bool = False
     timeout: float = 3600.0
+    target: Optional[Target] = None
+    direct: Optional[Direct] = None
 
     @property
     def words(self) -> str:
@@ -75,6 +78,7 @@ def fetch(path: str, rows: Sequence[LockRow], source: Source, held: int) -> int:
         check_interpreter(source.python)
     except InterpreterError as error:
         raise WheelhouseError(f"wheelhouse {path} cannot be completed: {error}") from error
+    source = _with_folders(path, source)
     deadline = time.monotonic() + source.timeout
     scratch = tempfile.mkdtemp(prefix=INCOMING, dir=path)
     total = 0
@@ -97,6 +101,26 @@ def fetch(path: str, rows: Sequence[LockRow], source: Source, held: int) -> int:
     finally:
         shutil.rmtree(scratch)
     return total
+
+
+def _with_folders(path: str, source: Source) -> Source:
+    """The source as pip takes it: an index that is a folder of wheels is a place to find links in, and the only one.
+
+    :raises WheelhouseError: a folder is not there. pip would go on without it and say that there is no such wheel.
+    """
+    index = as_path(source.index_url or "")
+    folders = [folder for folder in [*map(as_path, source.find_links), index] if folder]
+    absent = [folder for folder in folders if not os.path.exists(folder)]
+    if absent:
+        raise WheelhouseError(
+            f"wheelhouse {path} cannot be completed: there is no {', '.join(absent)} on this host, where wheels should "
+            "be. Mount it or name another folder. Nothing that runs was touched."
+        )
+    if index is None:
+        return source
+    if any(name.endswith(".whl") for name in os.listdir(index)):
+        return replace(source, index_url=None, find_links=[*source.find_links, index], no_index=True)
+    return replace(source, index_url=as_address(index))
 
 
 def _make_pip(scratch: str, python: str, held: int) -> list[str]:
@@ -131,6 +155,10 @@ def _download(
         stream.write("\n".join([*_options(source), *(row.render() for row in rows), ""]))
     argv = [*pip, "download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--no-cache-dir", "--no-input"]
     argv += ["--disable-pip-version-check", "--progress-bar=off", "--dest", folder, "--requirement", requirements]
+    if source.target:
+        argv += [f"--platform={tag}" for tag in source.target.platforms]
+        if source.target.python:
+            argv += ["--implementation=cp", f"--python-version={'.'.join(map(str, source.target.python))}"]
     return run(argv, environment, max(deadline - time.monotonic(), 1.0), cwd=folder, hold=[held])
 
 
@@ -175,6 +203,11 @@ def _refused(path: str, rows: Sequence[LockRow], source: Source, ran: Completed,
     named = [row.pin for row in rows if row.name in said.lower() or row.name.replace("-", "_") in said.lower()]
     pins = ", ".join(named or [row.pin for row in rows][:5])
     kept = f"The {done} wheels fetched before are kept. " if done else ""
+    if os.strerror(errno.ENOSPC) in ran.stderr + ran.stdout:
+        return (
+            f"wheelhouse {path} has no room for {pins}: {said}\nWhat had arrived of them was removed again. {kept}"
+            "Prune old releases and quarantines or enlarge the disk, and run again. Nothing that runs was touched."
+        )
     return (
         f"wheelhouse {path} cannot be completed: pip could not fetch {pins} from {source.words}: {said}\n"
         "Check that the index has that very version for this machine and Python, and that the lock's digest is the "
