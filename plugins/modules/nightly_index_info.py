@@ -159,7 +159,17 @@ cautions:
   description: What deserves a look and does not stand in the way.
   returned: always
   type: list
-  elements: str
+  elements: dict
+  contains:
+    check:
+      description: Always V(pin).
+      type: str
+    where:
+      description: Where, the index.
+      type: str
+    what:
+      description: What was found.
+      type: str
 problem:
   description: What is wrong, where, why, and what to do next, in one message. V(none) when RV(resolved).
   returned: always
@@ -179,6 +189,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.pristine.vllm.plugins.module_utils.index_folder import open_index
 from ansible_collections.pristine.vllm.plugins.module_utils.index_http import ATTEMPTS, secrets_of
 from ansible_collections.pristine.vllm.plugins.module_utils.interpreter import InterpreterError, check_interpreter
+from ansible_collections.pristine.vllm.plugins.module_utils.messages import redact_urls
 from ansible_collections.pristine.vllm.plugins.module_utils.nightly_index import Pin, find_kept, resolve
 from ansible_collections.pristine.vllm.plugins.module_utils.wheel_target import describe, target_of, this_glibc
 
@@ -230,8 +241,9 @@ def main() -> None:
     # An index that is not needed is not waited for.
     index = open_index(pin.index_url, params["timeout"], 1 if kept else ATTEMPTS) if pin.index_url else None
     found = resolve(pin, index, kept)
-    found.cautions = cautions + found.cautions
-    module.exit_json(changed=False, target=describe(target), **dataclasses.asdict(found))
+    where = redact_urls(pin.index_url)
+    told = [{"check": "pin", "where": where, "what": what} for what in cautions + found.cautions]
+    module.exit_json(changed=False, target=describe(target), **{**dataclasses.asdict(found), "cautions": told})
 
 
 if __name__ == "__main__":
