@@ -9,6 +9,7 @@ import os
 import pathlib
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from ansible_collections.pristine.vllm.plugins.module_utils.index_http import IndexClient
@@ -43,7 +44,7 @@ def no_netrc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
-def find(server: Server, machine: str = "x86_64", **changes: str) -> Resolution:
+def find(server: Server, machine: str = "x86_64", **changes: Any) -> Resolution:
     pin = dataclasses.replace(Pin(server.url, VERSION, COMMIT, target=Target(machine)), **changes)
     waits: list[float] = []
     found = resolve(pin, IndexClient(2.0, waits.append))
