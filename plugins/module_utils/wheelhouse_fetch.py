@@ -20,7 +20,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.files import fsync_d
 from ansible_collections.pristine.vllm.plugins.module_utils.index_folder import as_address, as_path
 from ansible_collections.pristine.vllm.plugins.module_utils.interpreter import InterpreterError, check_interpreter
 from ansible_collections.pristine.vllm.plugins.module_utils.lock import LockRow
-from ansible_collections.pristine.vllm.plugins.module_utils.messages import redact_urls, tail
+from ansible_collections.pristine.vllm.plugins.module_utils.messages import human_bytes, redact_urls, tail
 from ansible_collections.pristine.vllm.plugins.module_utils.process import (
     NETWORK,
     CommandError,
@@ -35,6 +35,8 @@ from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse_resume im
 INCOMING = ".incoming-"
 # pip hands over nothing before it has everything: a call for each few rows keeps what a failed or killed run fetched.
 ROWS_AT_ONCE = 16
+# A fresh environment with pip, and what unpacking it takes besides.
+PIP_BYTES = 40_000_000
 # Where this host fetches packages from is its own matter; what pip does with them is not.
 _PIP_SETTINGS = (
     *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_TRUSTED_HOST", "PIP_CONFIG_FILE"),
@@ -132,6 +134,14 @@ def _make_pip(scratch: str, python: str, held: int) -> list[str]:
     ran = run(
         [python, "-I", "-m", "venv", place], clean_environment(scratch, scratch), timeout=300, cwd=scratch, hold=[held]
     )
+    free = shutil.disk_usage(scratch).free
+    if ran.returncode and free < PIP_BYTES:
+        # What venv says of the pip that it could not unpack has no reason in it.
+        raise WheelhouseError(
+            f"wheelhouse {os.path.dirname(scratch)} has no room for a pip that could fetch wheels: {human_bytes(free)} "
+            f"are free and it takes {human_bytes(PIP_BYTES)}. Nothing that runs was touched. "
+            "Prune old releases and quarantines or enlarge the disk, and run again."
+        )
     if ran.returncode:
         raise WheelhouseError(
             f"python {python} cannot make an environment with pip: {tail(ran.stderr + ran.stdout, 4)}. "
@@ -203,9 +213,10 @@ def _refused(path: str, rows: Sequence[LockRow], source: Source, ran: Completed,
     named = [row.pin for row in rows if row.name in said.lower() or row.name.replace("-", "_") in said.lower()]
     pins = ", ".join(named or [row.pin for row in rows][:5])
     kept = f"The {done} wheels fetched before are kept. " if done else ""
-    if os.strerror(errno.ENOSPC) in ran.stderr + ran.stdout:
+    full = [line.strip() for line in ran.stderr.splitlines() if os.strerror(errno.ENOSPC) in line]
+    if full:
         return (
-            f"wheelhouse {path} has no room for {pins}: {said}\nWhat had arrived of them was removed again. {kept}"
+            f"wheelhouse {path} has no room for {pins}: {full[-1]}. What had arrived of them was removed again. {kept}"
             "Prune old releases and quarantines or enlarge the disk, and run again. Nothing that runs was touched."
         )
     return (

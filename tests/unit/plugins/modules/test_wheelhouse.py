@@ -14,6 +14,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils import wheelhouse_fe
 from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import exclusive
 from ansible_collections.pristine.vllm.plugins.module_utils.lock import parse_lock
 from ansible_collections.pristine.vllm.plugins.module_utils.process import Completed
+from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse_resume import WheelhouseError
 from ansible_collections.pristine.vllm.plugins.modules import wheelhouse
 from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import (
     PYTHON,
@@ -336,6 +337,15 @@ def test_wheels_for_another_host(house: House) -> None:
     assert not ran.failed, ran["msg"]
     assert house.names() == sorted([right.name, stable.name, house.tiny.name])
     assert house.run(lock_text=text, index_url=index, target=target)["changed"] is False
+
+
+def test_no_room_for_pip_itself(house: House, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # /usr/bin/false stands for a Python whose venv could not unpack pip. No disk has what is wanted here.
+    monkeypatch.undo()
+    monkeypatch.setattr(wheelhouse_fetch, "PIP_BYTES", 10**18)
+    (tmp_path / "scratch").mkdir()
+    with pytest.raises(WheelhouseError, match=f"wheelhouse {tmp_path} has no room for a pip that could fetch wheels: "):
+        wheelhouse_fetch._make_pip(str(tmp_path / "scratch"), "/bin/false", 0)
 
 
 def test_pip_without_room(house: House) -> None:
