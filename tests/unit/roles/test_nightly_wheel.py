@@ -11,7 +11,7 @@ import pathlib
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -82,12 +82,12 @@ class Host:
         done = subprocess.run(argv, env=environment, cwd=self.base, capture_output=True, text=True, check=False)
         return f"{done.returncode}\n{done.stdout}{done.stderr}"
 
-    def entry(self, name: str, *arguments: str, **variables: Any) -> str:
-        """Runs an entry point of the role."""
+    def entry(self, name: str, more: Sequence[dict[str, Any]] = (), **variables: Any) -> str:
+        """Runs an entry point of the role, and more tasks."""
         task = {"ansible.builtin.import_role": {"name": "pristine.vllm.nightly_wheel", "tasks_from": name}}
         playbook = self.base / "play.yml"
-        playbook.write_text(json.dumps([{"hosts": "vllm_hosts", "gather_facts": False, "tasks": [task]}]))
-        return self.play(str(playbook), *arguments, **variables)
+        playbook.write_text(json.dumps([{"hosts": "vllm_hosts", "gather_facts": False, "tasks": [task, *more]}]))
+        return self.play(str(playbook), **variables)
 
 
 @pytest.fixture
@@ -132,6 +132,20 @@ def test_a_pin_that_cannot_be_had_makes_no_lock(host: Host) -> None:
     assert "vllm_wheel_sha256" in refused
     assert "There is no such file on the controller" not in refused, "that is what it was asked to make"
     assert not host.lock.exists()
+
+
+def test_a_lock_of_another_pin_is_a_blocker(host: Host) -> None:
+    def blockers(text: str) -> str:
+        host.lock.write_text(text)
+        show = {"ansible.builtin.debug": {"var": "nightly_wheel_blockers"}}
+        return " ".join(host.entry("preflight", more=[show]).split())
+
+    row = lock_text(host.tiny)
+    assert "nightly_wheel_blockers: []" in blockers(row)
+    assert "nightly_wheel_blockers: []" in blockers(row + lock_text(host.vllm))
+    said = blockers(row + lock_text(host.vllm).replace("dev313", "dev312"))
+    assert f"It is the lock of vllm {VERSION.replace('dev313', 'dev312')}, and the pin is {VERSION}." in said
+    assert "playbooks/lock.yml" in said
 
 
 def test_contradictions_are_refused_unless_they_are_declared(host: Host) -> None:
