@@ -55,6 +55,7 @@ class Maker:
         self.base, self.server, self.capfd, self.uv = base, server, capfd, uv
         self.built, self.house, self.env = base / "built", base / "wheels", base / "env"
         self.house.mkdir()
+        (base / "scratch").mkdir()
         os.link(uv_wheel(), self.house / uv_wheel().name)
         self.add("torch", "2.9.1")
         self.add("torch", "2.10.0")
@@ -104,7 +105,7 @@ class Maker:
             "timeout": 120,
         }
         ran = run_module(self.capfd, lock_info.main, check, False, **{**given, **changes})
-        assert not list(pathlib.Path("/var/tmp").glob("pristine-lock-*")), "nothing stays on the host"
+        assert os.listdir(self.base / "scratch") == [], "nothing stays on the host"
         return ran
 
 
@@ -128,6 +129,8 @@ def maker(
 ) -> Iterator[Maker]:
     for module in (wheelhouse_fetch, lock_make):
         monkeypatch.setattr(module, "make_pip", lambda *_arguments: tools[0])
+    # Not /var/tmp itself, where others may be making theirs.
+    monkeypatch.setattr(lock_make, "_SCRATCH", str(tmp_path / "scratch"))
     for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_NO_INDEX"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
@@ -155,7 +158,9 @@ def test_from_the_wheel(maker: Maker, tmp_path: pathlib.Path) -> None:
     assert f"lock_from=wheel: by uv {uv_wheel().name.split('-')[1]}, from what the pinned wheel" in head[2]
     assert "127.0.0.1" not in real["text"]
     assert str(tmp_path) not in real["text"]
-    assert set(os.listdir(tmp_path)) == {"built", "wheels", "nightly"}, "no cache and no home of the host was used"
+    assert set(os.listdir(tmp_path)) == {"built", "wheels", "nightly", "scratch"}, (
+        "no cache and no home of the host was used"
+    )
     assert os.listdir(maker.house) == [uv_wheel().name]
 
 
@@ -264,7 +269,7 @@ def test_a_wheel_that_is_not_the_pinned_one(maker: Maker) -> None:
     assert f"could not fetch vllm=={VERSION}" in ran["msg"]
     assert "THESE PACKAGES DO NOT MATCH THE HASHES" in ran["msg"] or sha256(maker.vllm) in ran["msg"]
     assert str(maker.house) in ran["msg"]
-    assert "/var/tmp" not in ran["msg"], "that folder is gone"
+    assert "/scratch/" not in ran["msg"], "that folder is gone"
     bad = maker.run(sha256="abc")
     assert "pin of vLLM is not complete" in bad["msg"]
     assert "64 hexadecimal digits" in bad["msg"]
