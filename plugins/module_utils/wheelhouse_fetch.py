@@ -68,12 +68,13 @@ class Source:
         return redact_urls(", ".join([*self.find_links, *index])) or "nowhere"
 
 
-def fetch(path: str, rows: Sequence[LockRow], source: Source, held: int) -> int:
+def fetch(path: str, rows: Sequence[LockRow], source: Source, held: int, pip: Optional[list[str]] = None) -> int:
     """Fetch a wheel for each row into the folder; return the number of bytes.
 
     A wheel appears under its name when it is complete, has a right digest and is on disk, and not before.
 
     :param held: the folder's lock, see `exclusive`.
+    :param pip: one that `make_pip` has made already; making one takes seconds.
     :raises WheelhouseError: pip could not be made, did not find a wheel, or found one with another digest.
     """
     try:
@@ -85,7 +86,7 @@ def fetch(path: str, rows: Sequence[LockRow], source: Source, held: int) -> int:
     scratch = tempfile.mkdtemp(prefix=INCOMING, dir=path)
     total = 0
     try:
-        pip = _make_pip(scratch, source.python, held)
+        pip = pip or make_pip(scratch, source.python, held)
         for start in range(0, len(rows), ROWS_AT_ONCE):
             some = rows[start : start + ROWS_AT_ONCE]
             folder = os.path.join(scratch, str(start))
@@ -125,7 +126,7 @@ def _with_folders(path: str, source: Source) -> Source:
     return replace(source, index_url=as_address(index))
 
 
-def _make_pip(scratch: str, python: str, held: int) -> list[str]:
+def make_pip(scratch: str, python: str, held: int) -> list[str]:
     """A fresh environment's pip, as the start of a command.
 
     :raises WheelhouseError: this Python cannot make environments.
@@ -153,16 +154,11 @@ def _make_pip(scratch: str, python: str, held: int) -> list[str]:
 def _download(
     pip: list[str], folder: str, rows: Sequence[LockRow], source: Source, deadline: float, held: int
 ) -> Completed:
-    environment = clean_environment(os.environ.get("HOME", "/"), folder, (*NETWORK, *_PIP_SETTINGS))
-    if source.index_url:
-        # It would silence the index that was asked for.
-        environment.pop("PIP_NO_INDEX", None)
-    # A constraint in the host's settings could only contradict the lock.
-    environment["PIP_CONSTRAINT"] = os.devnull
+    environment = pip_environment(source, folder)
     requirements = os.path.join(folder, "requirements.txt")
     # In a file that only its owner reads: an address with a password is not for the list of processes.
     with open(os.open(requirements, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
-        stream.write("\n".join([*_options(source), *(row.render() for row in rows), ""]))
+        stream.write("\n".join([*source_options(source), *(row.render() for row in rows), ""]))
     argv = [*pip, "download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--no-cache-dir", "--no-input"]
     argv += ["--disable-pip-version-check", "--progress-bar=off", "--dest", folder, "--requirement", requirements]
     if source.target:
@@ -172,7 +168,19 @@ def _download(
     return run(argv, environment, max(deadline - time.monotonic(), 1.0), cwd=folder, hold=[held])
 
 
-def _options(source: Source) -> list[str]:
+def pip_environment(source: Source, temporary: str) -> dict[str, str]:
+    """What pip gets to know of this host: its network and where it fetches from, and nothing besides."""
+    environment = clean_environment(os.environ.get("HOME", "/"), temporary, (*NETWORK, *_PIP_SETTINGS))
+    if source.index_url:
+        # It would silence the index that was asked for.
+        environment.pop("PIP_NO_INDEX", None)
+    # A constraint in the host's settings could only contradict the lock.
+    environment["PIP_CONSTRAINT"] = os.devnull
+    return environment
+
+
+def source_options(source: Source) -> list[str]:
+    """Where to fetch from, as lines of a requirements file."""
     lines = [f"--find-links {shlex.quote(place)}" for place in source.find_links]
     if source.no_index:
         lines.append("--no-index")

@@ -62,12 +62,12 @@ def pip(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     with pytest.MonkeyPatch.context() as patched, exclusive(str(scratch)) as held:
         patched.setenv("PYTHONPATH", "/nonexistent")
         patched.setenv("PIP_TARGET", "/nonexistent")
-        return wheelhouse_fetch._make_pip(str(scratch), PYTHON, held)
+        return wheelhouse_fetch.make_pip(str(scratch), PYTHON, held)
 
 
 @pytest.fixture(autouse=True)
 def ready_pip(pip: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wheelhouse_fetch, "_make_pip", lambda *_arguments: pip)
+    monkeypatch.setattr(wheelhouse_fetch, "make_pip", lambda *_arguments: pip)
 
 
 @pytest.fixture
