@@ -94,12 +94,14 @@ def decide(
     remediations: Sequence[Remediation] = (),
     hold: Optional[str] = None,
     errors: Sequence[str] = (),
+    past_known: bool = True,
 ) -> Decision:
     """Decide about a host.
 
     :param remediations: those of the past, in any order.
     :param hold: why an operator holds the host, None when nobody does; an empty reason holds as well.
     :param errors: what the scan could not look at. On half a look nothing is changed.
+    :param past_known: whether ``remediations`` are all there were. Else no limit could be kept.
     """
     drifted = [kind for kind in KINDS if any(one.kind == kind and one.counts for one in findings)]
     if errors:
@@ -116,7 +118,8 @@ def decide(
     if hold is not None:
         because = hold or "no reason was given"
         return Decision("held", "report", f"{what}, but the host is held: {because}", wanted, kinds)
-    obstacle = _obstacle(rules, now, remediations)
+    lost = "its history was damaged and how often it was remediated is lost: not before the next run", None
+    obstacle = _obstacle(rules, now, remediations) if past_known else lost
     if obstacle is None:
         return Decision("due", wanted, what, wanted, kinds, now)
     why, when = obstacle
@@ -164,7 +167,7 @@ def _obstacle(rules: Rules, now: float, past: Sequence[Remediation]) -> Optional
         whys.append("no maintenance window is open")
     if not whys:
         return None
-    return " and ".join(whys), next_open(rules.windows, free)
+    return ", ".join(whys), next_open(rules.windows, free)
 
 
 def _words(kinds: Sequence[str]) -> str:

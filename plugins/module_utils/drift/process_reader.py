@@ -50,7 +50,7 @@ def look_at_process(
         return Looked(None)
     if not words:
         return Looked(None, (f"{name}: the command line of pid {pid} cannot be read. Run as root",))
-    mappings, unread = _mappings({pid, *control_group_pids(control_group, proc)}, proc)
+    mappings, unread = read_mappings({pid, *control_group_pids(control_group, proc)}, proc)
     problems = (
         [f"{name}: what {len(unread)} processes have mapped cannot be read (pid {unread[0]}). Run as root"]
         if unread
@@ -114,7 +114,7 @@ def stamp_of(path: str) -> Optional[Stamp]:
     return Stamp(path, device, found.st_ino, found.st_ctime_ns / 1e9, found.st_mtime_ns / 1e9)
 
 
-def _mappings(pids: Iterable[int], proc: str) -> tuple[list[Mapping], list[int]]:
+def read_mappings(pids: Iterable[int], proc: str) -> tuple[list[Mapping], list[int]]:
     """What the processes have mapped, each file once, and the processes that could not be looked into."""
     found: dict[tuple[str, int], Mapping] = {}
     unread: list[int] = []

@@ -115,7 +115,7 @@ def plan(ask: Ask, now: float) -> Plan:
         left = decide(findings, ask.rules, now, errors=ask.look.errors).wanted in ("restore", "reinstall")
         # One that ended well and left what it should have mended counts as failed, or it would be tried for ever.
         state = note(state, dataclasses.replace(ask.remediation, succeeded=ask.remediation.succeeded and not left))
-    decision = decide(findings, ask.rules, now, state.remediations, hold, ask.look.errors)
+    decision = decide(findings, ask.rules, now, state.remediations, hold, ask.look.errors, damage is None)
     if ask.remediation is not None:
         decision = after_remediation(decision, ask.remediation)
     state = conclude(state, decision, now, ask.retention)
