@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.drift.findings import Finding
-from ansible_collections.pristine.vllm.plugins.module_utils.drift.policy import utc
 
 # The start is known to a clock tick (10 ms), a ctime to a timer interrupt (at most 10 ms). No interpreter imports
 # anything so soon after its start.
@@ -107,7 +107,8 @@ def parse_start(stat: str, ticks_per_second: int, boot_time: float) -> Optional[
 def stale(running: Running) -> list[Finding]:
     """What the processes run that is not what is on disk. A finding for each way of that, not for each file."""
     findings: list[Finding] = []
-    since = f"pid {running.pid} runs since {utc(running.started)}"
+    began = datetime.fromtimestamp(running.started, timezone.utc)
+    since = f"pid {running.pid} runs since {began:%Y-%m-%d %H:%M:%S} UTC"
     if running.elsewhere:
         detail = f"{since} from {running.home}, which is not in {running.environment}"
         findings.append(_finding(running, "other_environment", detail))
@@ -120,12 +121,13 @@ def stale(running: Running) -> list[Finding]:
         findings.append(_finding(running, "replaced", detail))
     # Of the system's files only what was replaced under the process tells; of another environment nothing does.
     own = [] if running.elsewhere else [stamp for stamp in running.stamps if stamp.path.startswith(f"{running.root}/")]
-    newer = [stamp for stamp in own if stamp.ctime > running.started + RESOLUTION]
-    changed = sorted(stamp.path for stamp in newer if stamp.mtime > running.started)
+    loaded = running.started + RESOLUTION
+    newer = [stamp for stamp in own if stamp.ctime > loaded]
+    changed = sorted(stamp.path for stamp in newer if stamp.mtime > loaded)
     if changed:
         detail = f"{since}, and {_count(changed)} that it may have loaded changed since: {_some(changed)}"
         findings.append(_finding(running, "changed", detail))
-    touched = sorted(stamp.path for stamp in newer if stamp.mtime <= running.started)
+    touched = sorted(stamp.path for stamp in newer if stamp.mtime <= loaded)
     if touched:
         detail = (
             f"{since}, and {_count(touched)} that it may have loaded changed since, although their mtime is older: "

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.drift.findings import Finding
@@ -16,18 +17,45 @@ from ansible_collections.pristine.vllm.plugins.module_utils.unit import UnitStat
 # Drop-ins for every service of a host, which packages and container managers bring.
 _VENDOR = ("/usr/lib/systemd/", "/lib/systemd/", "/run/systemd/")
 _GLOBAL = "/service.d/"
+# systemd.unit(5), UNIT FILE LOAD PATH, as far as units of the system may have drop-ins from people and packages.
+UNIT_FOLDERS = (
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+)
 
 
-def unit_findings(state: UnitState, expected: Optional[Mapping[str, str]]) -> list[Finding]:
+def unit_findings(
+    state: UnitState, expected: Optional[Mapping[str, str]], folders: Sequence[str] = UNIT_FOLDERS
+) -> list[Finding]:
     """What differs.
 
     :param expected: for each file of the unit, drop-ins included, the sha256 that it must have, empty for any. None
         when nobody knows what the unit should be: then its files are only shown.
     """
-    return list(_findings(state, expected))
+    return list(_findings(state, expected, folders))
 
 
-def _findings(state: UnitState, expected: Optional[Mapping[str, str]]) -> Iterator[Finding]:
+def waiting_dropins(unit: str, known: Iterable[str], folders: Sequence[str] = UNIT_FOLDERS) -> list[str]:
+    """Drop-ins on disk that systemd has not read yet, and will at the next reload, whoever asks for one.
+
+    It does not say so itself: NeedDaemonReload knows no folder of drop-ins that was made since the last reload.
+    """
+    stem, _dot, suffix = unit.rpartition(".")
+    # For a-b.service also those of a-.service (systemd.unit(5)), and those of all services.
+    names = [unit, *(f"{stem[: end + 1]}.{suffix}" for end, letter in enumerate(stem) if letter == "-"), suffix]
+    seen = {os.path.realpath(path) for path in known}
+    found: dict[str, str] = {}
+    for folder in folders:
+        for name in names:
+            for path in glob.glob(os.path.join(glob.escape(folder), glob.escape(f"{name}.d"), "*.conf")):
+                found.setdefault(os.path.realpath(path), path)
+    return sorted(path for real, path in found.items() if real not in seen)
+
+
+def _findings(state: UnitState, expected: Optional[Mapping[str, str]], folders: Sequence[str]) -> Iterator[Finding]:
     name = state.unit
     problem = unit_problem(state)
     if state.load_state == "masked":
@@ -40,14 +68,16 @@ def _findings(state: UnitState, expected: Optional[Mapping[str, str]]) -> Iterat
     # A masked unit's fragment is the mask.
     fragment = "" if state.load_state == "masked" else state.fragment_path
     dropins = state.drop_in_paths.split()
-    for path in filter(None, [fragment, *dropins]):
+    waiting = waiting_dropins(name, dropins, folders)
+    for path in filter(None, [fragment, *dropins, *waiting]):
         if expected is not None and path in expected:
             continue
         if expected is None or (_GLOBAL in path and path.startswith(_VENDOR)):
             yield _file(path, "unverifiable", "nothing to compare it with")
         else:
             what = "another file than expected" if path == fragment else "a drop-in that nobody declared"
-            yield _file(path, "unexpected", f"systemd takes {name} from it: {what}")
+            when = "systemd will read it at its next reload" if path in waiting else f"systemd takes {name} from it"
+            yield _file(path, "unexpected", f"{when}: {what}")
     for path, wanted in sorted((expected or {}).items()):
         yield from _compare(path, wanted.lower(), path in (fragment, *dropins) or problem is not None, name)
 

@@ -12,7 +12,7 @@ from typing import Optional
 import pytest
 from ansible_collections.pristine.vllm.plugins.module_utils.drift.findings import Finding
 from ansible_collections.pristine.vllm.plugins.module_utils.drift.link import link_findings
-from ansible_collections.pristine.vllm.plugins.module_utils.drift.unit_drift import unit_findings
+from ansible_collections.pristine.vllm.plugins.module_utils.drift.unit_drift import unit_findings, waiting_dropins
 from ansible_collections.pristine.vllm.plugins.module_utils.unit import unit_state
 from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import fake_environment, fake_release
 from ansible_collections.pristine.vllm.tests.unit.plugins.service_support import UNIT, FakeSystemd
@@ -72,6 +72,36 @@ def test_drop_ins(unit: pathlib.Path, systemd: FakeSystemd, tmp_path: pathlib.Pa
     systemd.set(DropInPaths="")
     mine.write_bytes(b"")
     assert told(expected) == [(str(mine), "unused")]
+
+
+def test_drop_ins_that_wait_for_a_reload(unit: pathlib.Path, systemd: FakeSystemd, tmp_path: pathlib.Path) -> None:
+    """systemd 252 does not tell of them: neither in DropInPaths nor in NeedDaemonReload, when their folder is new."""
+    etc, lib = tmp_path / "etc", tmp_path / "lib"
+    (tmp_path / "alias").symlink_to(lib)
+    for folder, name in (
+        (etc, f"{UNIT}.service.d"),
+        (etc, "vllm-.service.d"),
+        (lib, "service.d"),
+        (etc, "vllm-k.service.d"),
+    ):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "a.conf").write_text("[Service]\n")
+    (etc / "vllm-.service.d/readme.txt").touch()
+    folders = [str(etc), str(lib), str(tmp_path / "alias")]
+    mine, all_mine, every = (
+        str(etc / f"{UNIT}.service.d/a.conf"),
+        str(etc / "vllm-.service.d/a.conf"),
+        str(lib / "service.d/a.conf"),
+    )
+    assert waiting_dropins(f"{UNIT}.service", [], folders) == sorted([mine, all_mine, every])
+    assert waiting_dropins(f"{UNIT}.service", [mine, every], folders) == [all_mine]
+    found = unit_findings(unit_state(UNIT), {str(unit): SHA, mine: ""}, folders)
+    assert [(one.path, one.status) for one in found] == [
+        (all_mine, "unexpected"),
+        (every, "unexpected"),
+        (mine, "unused"),
+    ]
+    assert "systemd will read it at its next reload" in found[0].detail
 
 
 def test_another_file_is_taken_in_its_place(unit: pathlib.Path, systemd: FakeSystemd, tmp_path: pathlib.Path) -> None:
