@@ -40,11 +40,11 @@ from ansible_collections.pristine.vllm.plugins.module_utils.wheel_name import ca
 from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse import plan
 from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse_fetch import (
     Source,
-    WheelhouseError,
     fetch,
     make_pip,
     pip_environment,
 )
+from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse_resume import WheelhouseError
 
 # Large wheels pass through it, and /tmp may be small and in memory.
 _SCRATCH = "/var/tmp"

@@ -345,7 +345,7 @@ def test_no_room_for_pip_itself(house: House, tmp_path: pathlib.Path, monkeypatc
     monkeypatch.setattr(wheelhouse_fetch, "PIP_BYTES", 10**18)
     (tmp_path / "scratch").mkdir()
     with pytest.raises(WheelhouseError, match=f"wheelhouse {tmp_path} has no room for a pip that could fetch wheels: "):
-        wheelhouse_fetch._make_pip(str(tmp_path / "scratch"), "/bin/false", 0)
+        wheelhouse_fetch.make_pip(str(tmp_path / "scratch"), "/bin/false", 0)
 
 
 def test_pip_without_room(house: House) -> None:
