@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
+import time
 from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.command import Run
 from ansible_collections.pristine.vllm.plugins.module_utils.drain import StopError
 from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import BusyError, exclusive
-from ansible_collections.pristine.vllm.plugins.module_utils.files import atomic_write, read_file
+from ansible_collections.pristine.vllm.plugins.module_utils.files import TEMPORARY, atomic_write, read_file
 from ansible_collections.pristine.vllm.plugins.module_utils.model_config import ModelConfigError
+from ansible_collections.pristine.vllm.plugins.module_utils.release import TEMPORARY as TEMPORARY_LINK
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover import changes, service, snapshot
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal import Journal
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.order import Order
@@ -31,6 +34,7 @@ class Back:
         self._order = order
         self._journal = journal
         self._run = run_command
+        self._made = time.time()
         self._key_file = os.path.join(order.root, "switchover", order.run_id, KEY)
 
     def remember_key(self) -> None:
@@ -46,6 +50,19 @@ class Back:
             return os.fsdecode(read_file(self._key_file))
         except OSError:
             return None
+
+    def sweep(self) -> None:
+        """Remove what one that was killed before us was just writing, beside what it was to replace."""
+        order = self._order
+        places = {os.path.dirname(path) for path in changes.paths_of(order)}
+        for directory in (*places, order.root, os.path.join(order.root, "current")):
+            with contextlib.suppress(OSError):
+                names = [name for name in os.listdir(directory) if name.startswith((TEMPORARY, TEMPORARY_LINK))]
+                for path in (os.path.join(directory, name) for name in names):
+                    info = os.lstat(path)
+                    # A younger one is of somebody who lives.
+                    if not stat.S_ISDIR(info.st_mode) and info.st_ctime < self._made:
+                        os.unlink(path)
 
     def go(self) -> None:
         """Put everything back and prove it.

@@ -151,6 +151,7 @@ def clear(order: Order, journal: Journal) -> None:
         moved: tuple[debug_artifacts.Artifact, ...] = ()
         try:
             found = debug_artifacts.plan(wanted.globs, wanted.suggested_globs, [*wanted.protect, quarantine.directory])
+            journal.cautions += [f"{entry.path} is left: {entry.reason}" for entry in found.left]
             moved = debug_artifacts.apply(found, quarantine)
         except debug_artifacts.MoveError as error:
             moved = error.moved

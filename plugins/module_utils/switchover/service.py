@@ -28,6 +28,7 @@ _ANYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 (compared, not bound)
 # What can be asked of systemd again without doing anything twice.
 _REPEATABLE = ("show", "daemon-reload", "enable", "disable", "stop")
 _TRIES = 3
+PAUSE = 1.0
 # Reading all units again takes long on a host that is busy.
 _SYSTEMCTL = 120.0
 
@@ -36,7 +37,7 @@ class ServiceError(Exception):
     """The service does not do what it must. The text says what, where, why and what to do next."""
 
 
-def steady(run_command: Run = run, pause: float = 1.0) -> Run:
+def steady(run_command: Run = run) -> Run:
     """Runs programs; systemd is asked again where it did not answer: one busy moment must not cost a model load."""
 
     def again(argv: Sequence[str], timeout: float = 30.0) -> Completed:
@@ -45,7 +46,7 @@ def steady(run_command: Run = run, pause: float = 1.0) -> Run:
             for _ in range(_TRIES - 1):
                 if done.failure is None:
                     break
-                time.sleep(pause)
+                time.sleep(PAUSE)
                 done = run_command(argv, timeout=timeout)
         return done
 

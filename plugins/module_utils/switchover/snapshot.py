@@ -12,11 +12,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Optional
 
-from ansible_collections.pristine.vllm.plugins.module_utils.files import atomic_write, fsync_directory, read_file
+from ansible_collections.pristine.vllm.plugins.module_utils.files import (
+    TEMPORARY,
+    atomic_write,
+    fsync_directory,
+    read_file,
+)
 from ansible_collections.pristine.vllm.plugins.module_utils.quarantine import Quarantine
 
-# No process id in it: after a reboot they come again.
-_NEW_LINK = ".pristine-link"
 _DISPLACED = ".displaced"
 
 
@@ -106,7 +109,8 @@ def _restore_file(entry: Saved) -> None:
 def _restore_link(path: str, target: str) -> None:
     if os.path.islink(path) and os.readlink(path) == target:
         return
-    temporary = path + _NEW_LINK
+    # No process id in it: after a reboot they come again.
+    temporary = os.path.join(os.path.dirname(path), f"{TEMPORARY}{os.path.basename(path)}")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     # One that was killed here before us has left it.
     with contextlib.suppress(FileNotFoundError):

@@ -217,6 +217,7 @@ class Transaction:
         journal.failed_phase = journal.failed_phase or journal.phase
         journal.end()
         self._note()
+        self._back.sweep()
         if not journal.touched or self._still_serves():
             self._after_hooks()
             self._finish(UNTOUCHED)
