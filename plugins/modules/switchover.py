@@ -43,7 +43,7 @@ options:
     type: path
     required: true
   run_id:
-    description: Id of the run, which must be new for V(started).
+    description: Id of the run, a name of a folder, which must be new for V(started).
     type: str
   unit:
     description: The systemd unit that serves.
@@ -136,7 +136,9 @@ options:
         type: float
         default: 60
   files:
-    description: Files that must have a content. With neither O(files[].content) nor O(files[].source), must be absent.
+    description:
+      - Files that must have a content. With neither O(files[].content) nor O(files[].source), must be absent.
+      - Their directories must be there.
     type: list
     elements: dict
     default: []
@@ -195,7 +197,7 @@ options:
         elements: str
         default: []
   wipe:
-    description: Directories of compiled kernels to remove.
+    description: Directories of compiled kernels to remove. They come back where the switchover goes back.
     type: list
     elements: path
     default: []

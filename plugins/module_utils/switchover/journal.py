@@ -36,12 +36,14 @@ class Journal:
     """What has happened. Times are seconds since the epoch by the host's clock, durations are by its monotonic one.
 
     ``touched`` is set before the first thing changes, ``saved`` tells how all of it was before. ``hooked`` is set
-    before the first of the operator's commands, ``boot`` tells in which boot of the host it was handed over.
+    before the first of the operator's commands, ``returned`` when what was before serves again, ``boot`` tells in which
+    boot of the host it was handed over.
     """
 
     run_id: str
     boot: str = ""
     hooked: bool = False
+    returned: bool = False
     phases: list[dict[str, Any]] = field(default_factory=list)
     touched: bool = False
     saved: list[dict[str, Any]] = field(default_factory=list)

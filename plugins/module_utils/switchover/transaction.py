@@ -17,12 +17,9 @@ from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.command import Run, run
 from ansible_collections.pristine.vllm.plugins.module_utils.quarantine import Quarantine
-from ansible_collections.pristine.vllm.plugins.module_utils.record.options import scan_options
-from ansible_collections.pristine.vllm.plugins.module_utils.record.result import result_of
-from ansible_collections.pristine.vllm.plugins.module_utils.record.scan import scan
-from ansible_collections.pristine.vllm.plugins.module_utils.report import findings_lines
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover import changes, service, snapshot
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.back import Back
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover.hooks import Hooks, told
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal import (
     BACK,
     DONE,
@@ -32,17 +29,13 @@ from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal i
     Journal,
 )
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.order import Order
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover.verify import verify
 from ansible_collections.pristine.vllm.plugins.module_utils.unit import UnitError, unit_state
 
 _DRAIN, _SWITCH, _START, _VERIFY = PHASES
-_FINDINGS = 200
 # How often, and with which pause, the end is written again where it cannot be.
 _SAVES = 5
 _PAUSE = 1.0
-
-
-class NotPristineError(Exception):
-    """What was verified is not what it must be."""
 
 
 class Transaction:
@@ -59,6 +52,7 @@ class Transaction:
         # When the service was stopped, by this process's own clock.
         self._stopped: Optional[float] = None
         self._back = Back(order, journal, self._run)
+        self._hooks = Hooks(order.drain, journal, self._run)
 
     def run(self, begun_only: bool = False) -> Journal:
         """Carry it out, or back. Never raises for what goes wrong on the host: the journal tells.
@@ -84,7 +78,7 @@ class Transaction:
         try:
             self._forward()
         except Exception as error:  # noqa: BLE001 (whatever it is, the host must serve again)
-            self._fail(_told(error))
+            self._fail(told(error))
         else:
             self._finish(DONE)
 
@@ -117,14 +111,13 @@ class Transaction:
         else:
             changes.clear(order, journal)
         self._begin(_VERIFY)
-        self._verify()
+        verify(order, journal)
 
     def _stop(self) -> None:
         order, journal = self._order, self._journal
-        if order.drain.before or order.drain.after:
-            journal.hooked = True
-            self._save()
-        service.hooks(order.drain.before, order.drain.command_timeout, "before the drain", self._run)
+        journal.hooked = self._hooks.any
+        self._save()
+        self._hooks.before()
         # From here on the service may be stopped: a killed one is put back.
         journal.touched, journal.stopped_at = True, time.time()
         self._stopped = time.monotonic()
@@ -151,7 +144,7 @@ class Transaction:
         environment = os.path.join(order.root, "current")
         journal.completion = service.prove(order, order.serving, environment, self._run).completion
         self._served(begun)
-        self._after_hooks()
+        self._hooks.after()
 
     def _served(self, begun: float) -> None:
         """Note when the service was back."""
@@ -170,47 +163,6 @@ class Transaction:
             return round(time.monotonic() - self._stopped, 2)
         return max(0.0, round(time.time() - journal.stopped_at, 2))
 
-    def _before_hooks_again(self) -> None:
-        """The new one may be answering requests by now."""
-        drain = self._order.drain
-        if self._journal.hooked and self._journal.serving_at is not None:
-            try:
-                service.hooks(drain.before, drain.command_timeout, "before the drain", self._run)
-            except Exception as error:  # noqa: BLE001 (nothing may keep the host from going back)
-                self._journal.cautions.append(_told(error))
-
-    def _after_hooks(self) -> None:
-        """A load balancer that does not take the host back is told, and is no reason to stop a good service."""
-        drain = self._order.drain
-        if self._journal.hooked:
-            try:
-                service.hooks(drain.after, drain.command_timeout, "after the start", self._run)
-            except Exception as error:  # noqa: BLE001 (as it says)
-                self._journal.cautions.append(_told(error))
-
-    def _verify(self) -> None:
-        order, journal = self._order, self._journal
-        if order.verify:
-            done = scan(scan_options(order.verify))
-            try:
-                result = result_of(done, _FINDINGS)
-            finally:
-                done.close()
-            journal.scan = {name: result[name] for name in ("pristine", "summary", "findings")}
-            if not result["pristine"]:
-                raise NotPristineError(
-                    f"{order.verify['environment']} is not what its wheels hold: "
-                    f"{'; '.join(findings_lines(result['findings'], limit=5))}. Next: find what writes there "
-                    "(`ls -l --time-style=full-iso` on the first file), then run again."
-                )
-        for config in order.configs:
-            plan = changes.config_plan(config)
-            if plan is not None and plan.changes:
-                raise NotPristineError(
-                    f"{config.path} lost its adaptation again during the run: something wrote it back. "
-                    "Next: find what writes there (a model refresh?), then run again."
-                )
-
     def _fail(self, reason: str) -> None:
         journal = self._journal
         journal.failure = journal.failure or reason
@@ -219,24 +171,35 @@ class Transaction:
         self._note()
         self._back.sweep()
         if not journal.touched or self._still_serves():
-            self._after_hooks()
+            self._hooks.after()
             self._finish(UNTOUCHED)
             return
-        self._before_hooks_again()
+        if not journal.returned:
+            problem = self._go_back()
+            if problem is not None:
+                self._finish(problem)
+                return
+        self._hooks.after()
+        self._finish(BACK)
+
+    def _go_back(self) -> Optional[str]:
+        """Go back; the outcome where that does not end with a service that serves."""
+        journal = self._journal
+        self._hooks.before_again()
         try:
             self._back.go()
         except Exception as error:  # noqa: BLE001 (the operator must learn of both failures)
             if isinstance(error, service.ServiceError) and not journal.before.get("active"):
                 # It is as it was: all is put back, and it did not serve before either.
                 journal.cautions.append(f"{self._order.unit} was not running before, and does not serve now: {error}")
-                self._finish(BACK)
-                return
-            journal.failure = f"{journal.failure}\nGoing back failed too: {_told(error)}"
-            self._finish(STUCK)
-            return
+                return BACK
+            journal.failure = f"{journal.failure}\nGoing back failed too: {told(error)}"
+            return STUCK
         journal.downtime_seconds = self._downtime()
-        self._after_hooks()
-        self._finish(BACK)
+        # One that is killed from here on need not load the model once more.
+        journal.returned = True
+        self._note()
+        return None
 
     def _still_serves(self) -> bool:
         """Whether it failed while it waited for requests to end: nothing was stopped then."""
@@ -262,7 +225,7 @@ class Transaction:
         """Write the journal where it can be: on a full disk, too, the host must serve again."""
         try:
             self._save()
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 (as it says)
             text = f"the journal cannot be written: {error}"
             if text not in self._journal.cautions:
                 self._journal.cautions.append(text)
@@ -276,9 +239,3 @@ class Transaction:
     def _save(self) -> None:
         self._journal.hide(key for key in (self._order.serving.api_key, self._back.key()) if key)
         self._journal.save(self._directory)
-
-
-def _told(error: Exception) -> str:
-    """An exception's text, with its kind where the text alone says little."""
-    text = str(error)
-    return text if text and not isinstance(error, (KeyError, TypeError)) else f"{type(error).__name__}: {error!r}"

@@ -29,7 +29,7 @@ _LOOK = 2.0
 # Between its death and its next start systemd waits a second.
 _DEAD_LOOKS = 3
 # What the way back needs, and what only it must know.
-_PRIVATE = ("saved", "touched", "hooked", "boot")
+_PRIVATE = ("saved", "touched", "hooked", "returned", "boot")
 
 
 @dataclass(frozen=True)

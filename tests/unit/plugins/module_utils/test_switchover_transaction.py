@@ -307,19 +307,17 @@ def test_a_unit_that_ran_without_its_file_cannot_be_started_again(host: Host) ->
     assert "nothing can start it again" in str(journal.failure)
 
 
-@pytest.mark.parametrize("full", ["journal", "everything"])
-def test_the_disk_is_full(host: Host, monkeypatch: pytest.MonkeyPatch, full: str) -> None:
+@pytest.mark.parametrize("phase", ["switch", "start and prove", "verify"])
+def test_the_disk_is_full(host: Host, monkeypatch: pytest.MonkeyPatch, phase: str) -> None:
     before = host.picture()
     real = Journal.save
 
     def save(journal: Journal, directory: str) -> None:
-        if journal.phase == "switch":
+        if journal.phase == phase:
             raise OSError(28, "No space left on device")
         real(journal, directory)
 
     monkeypatch.setattr(Journal, "save", save)
-    if full == "everything":
-        monkeypatch.setattr(changes, "apply", save)
     journal = host.switch()
     assert journal.outcome == BACK
     assert "No space left on device" in str(journal.failure)
@@ -355,3 +353,14 @@ def test_no_secret_is_on_disk(host: Host) -> None:
     assert KEY not in text
     assert "the-new-key" not in text
     assert (host.directory / "key-before").stat().st_mode & 0o777 == 0o600
+
+
+def test_killed_when_it_was_back_it_need_not_load_the_model_once_more(host: Host) -> None:
+    journal = host.switch(verify={"environment": "/nonexistent"}, drain={"gpu_command": "", "after": [["hook", "in"]]})
+    journal.outcome = None
+    journal.save(str(host.directory))
+    starts, pid, downtime = host.starts(), host.systemd.main_pid(), journal.downtime_seconds
+    journal = host.carry_out()
+    assert (journal.outcome, journal.failed_phase) == (BACK, "verify")
+    assert (host.starts(), host.systemd.main_pid()) == (starts, pid)
+    assert journal.downtime_seconds == downtime
