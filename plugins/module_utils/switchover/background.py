@@ -12,8 +12,8 @@ import sys
 from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.command import Run, run
-from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import BusyError, exclusive
-from ansible_collections.pristine.vllm.plugins.module_utils.files import atomic_write, fsync_directory
+from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import BusyError, exclusive, sweep
+from ansible_collections.pristine.vllm.plugins.module_utils.files import TEMPORARY, atomic_write, fsync_directory
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover import places
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.back import KEY
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.bundle import CODE, TRIAL, save_code
@@ -152,6 +152,8 @@ def _give_up(order: Order, directory: str, reason: str, run_command: Run) -> Non
 def _clear(directory: str) -> None:
     """Remove what only a switchover that runs needs. The order last: as long as it is there, it is not over."""
     shutil.rmtree(os.path.join(directory, CODE), ignore_errors=True)
+    # One that was killed while it wrote an order or a key has left it half written.
+    sweep(directory, TEMPORARY)
     for name in (KEY, ORDER):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(directory, name))

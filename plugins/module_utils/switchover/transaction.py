@@ -72,6 +72,8 @@ class Transaction:
             self._try()
         if journal.outcome in (DONE, BACK):
             changes.discard_wiped(self._order, journal)
+            # With what could not be removed.
+            self._note()
         return journal
 
     def _try(self) -> None:

@@ -65,7 +65,8 @@ def wait(order: Watched, until: str, timeout: float, run_command: Run = run) -> 
         journal = load_journal(directory)
         if over or (dead >= _DEAD_LOOKS and journal is not None and journal.finished):
             return _ended(order, until, journal)
-        if journal is not None and journal.failure is None and journal.past(until):
+        # One that has ended is waited for until it has let go, whatever phase was asked for.
+        if journal is not None and not journal.finished and journal.failure is None and journal.past(until):
             return journal
         where = f"`journalctl -u {service_name(order.unit)}`"
         if dead >= _DEAD_LOOKS:

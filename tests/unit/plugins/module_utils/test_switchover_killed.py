@@ -15,7 +15,12 @@ from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal i
     UNTOUCHED,
     load_journal,
 )
-from ansible_collections.pristine.vllm.tests.unit.plugins.switchover_support import Host, dies_at, host_in
+from ansible_collections.pristine.vllm.tests.unit.plugins.switchover_support import (
+    Host,
+    adopted,
+    dies_at,
+    host_in,
+)
 
 # More than there are; the last ones find that it came to its end.
 MOST = 100
@@ -41,11 +46,13 @@ def test_killed_before_it_begins(host: Host) -> None:
     assert host.carry_out().outcome == DONE
 
 
-def test_killed_before_each_change(host: Host) -> None:
+@pytest.mark.parametrize("adopting", [False, True])
+def test_killed_before_each_change(host: Host, adopting: bool) -> None:
+    more = {"adopt": str(adopted(host))} if adopting else {}
     before = host.picture()
     outcomes = []
     for number in range(1, MOST):
-        host.save()
+        host.save(**more)
         pid, starts = host.systemd.main_pid(), host.starts()
         if not dies_at(number, host.carry_out):
             break

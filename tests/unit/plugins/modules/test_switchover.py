@@ -170,6 +170,19 @@ def test_it_waits_for_the_end(capfd: pytest.CaptureFixture[str], host: Host) -> 
     assert ran["journal"]["outcome"] == DONE
 
 
+def test_what_has_ended_is_waited_for_until_it_lets_go(
+    capfd: pytest.CaptureFixture[str], host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = running(host)
+    journal.begin("verify")
+    journal.end()
+    journal.outcome = DONE
+    journal.save(str(host.directory))
+    monkeypatch.setattr("time.sleep", lambda _seconds: end(host, journal, DONE))
+    assert awaited(capfd, host, until="verify")["journal"]["outcome"] == DONE
+    assert not (host.directory / "order.json").exists()
+
+
 @pytest.mark.parametrize("until", ["switch", "end"])
 def test_it_went_back(capfd: pytest.CaptureFixture[str], host: Host, until: str) -> None:
     journal = running(host)
