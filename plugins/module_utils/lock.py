@@ -49,9 +49,14 @@ class LockRow:
         """What a wheel's name and version must equal."""
         return self.name, canonical_version(self.version)
 
-    def render(self) -> str:
-        """The row as pip and uv read it."""
-        return " \\\n    ".join([self.pin, *(f"--hash=sha256:{digest}" for digest in self.hashes)])
+    def render(self, exact: bool = False) -> str:
+        """The row as pip and uv read it.
+
+        :param exact: with ``===``, to which ``2.9.1+cu130`` is no ``2.9.1`` (PEP 440): of a folder with both, either
+            tool takes the other for ``==``, and then has no digest for it.
+        """
+        pin = f"{self.name}==={self.version}" if exact else self.pin
+        return " \\\n    ".join([pin, *(f"--hash=sha256:{digest}" for digest in self.hashes)])
 
 
 def read_lock(path: str) -> list[LockRow]:

@@ -146,7 +146,10 @@ def _build(
     scratch = tempfile.mkdtemp(prefix=TEMPORARY, dir=layout.releases_dir)
     try:
         steps = _Steps(request, path, scratch, held)
-        steps.install(extract_uv(request.wheels, builder, platform.machine(), scratch))
+        exact = os.path.join(scratch, "lock.txt")
+        with open(exact, "w", encoding="utf-8") as stream:
+            stream.writelines(f"{row.render(exact=True)}\n" for row in rows)
+        steps.install(extract_uv(request.wheels, builder, platform.machine(), scratch), exact)
         check_imports(path, request.import_check, scratch, request.import_timeout, held)
         steps.sync()
         created = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -182,16 +185,17 @@ class _Steps:
         # The default of a minute is too short for a large module on a slow disk.
         self._environment["UV_COMPILE_BYTECODE_TIMEOUT"] = "600"
 
-    def install(self, uv: str) -> None:
+    def install(self, uv: str, lock: str) -> None:
         """Make the environment and install the lock into it.
 
+        :param lock: the rows in the form that takes no other wheel of the folder.
         :raises ReleaseError: uv failed, with what it says.
         """
         request = self._request
         self._uv([uv, "venv", "--no-project", "--python", request.python, *_ALWAYS, self._path])
         install = [uv, "pip", "install", "--python", self._python, *_ALWAYS]
         install += ["--no-index", "--no-build", "--no-deps", "--require-hashes", "--link-mode", "copy"]
-        install += ["--compile-bytecode", "--find-links", request.wheels, "--requirements", request.lock]
+        install += ["--compile-bytecode", "--find-links", request.wheels, "--requirements", lock]
         self._uv(install)
         # uv leaves its lock behind for everybody to write to.
         discard(os.path.join(self._path, ".lock"))

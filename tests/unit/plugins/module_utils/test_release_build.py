@@ -293,3 +293,13 @@ def test_several_modules_or_none_are_imported(yard: Yard) -> None:
     (yard.path / "release.json").unlink()
     with pytest.raises(ReleaseError, match="import json, vllm ended by SIGABRT"):
         yard.build(import_check=["json", "vllm"])
+
+
+def test_another_build_of_a_version_is_no_wheel_for_it(yard: Yard) -> None:
+    wheel = yard.provide("")
+    plain = make_wheel(yard.wheels, "torch", "2.9.1", {"torch.py": "built = ''\n"})
+    make_wheel(yard.wheels, "torch", "2.9.1+cu130", {"torch.py": "built = 'cu130'\n"})
+    yard.lock.write_text(lock_text(wheel, plain))
+    yard.build()
+    [installed] = yard.path.glob("lib/python3*/site-packages/torch.py")
+    assert installed.read_text() == "built = ''\n"
