@@ -102,15 +102,6 @@ def plan(ask: StopAsk, run_command: Run = run) -> StopPlan:
     return StopPlan(state, group, tuple(pids))
 
 
-def predict(ask: StopAsk, found: StopPlan) -> Stopped:
-    """What `apply` would do, as far as one look can tell: it does not wait for the requests to end."""
-    result = Stopped(changed=found.changes, pids=list(found.pids))
-    _look_once(ask, found, result)
-    if found.state.stopped:
-        result.pids_killed = list(found.pids)
-    return result
-
-
 def apply(ask: StopAsk, found: StopPlan, run_command: Run = run) -> Stopped:
     """Drain, stop, end what is left in the control group, and prove it.
 
@@ -131,21 +122,13 @@ def apply(ask: StopAsk, found: StopPlan, run_command: Run = run) -> Stopped:
     return result
 
 
-def _look_once(ask: StopAsk, found: StopPlan, result: Stopped) -> None:
-    if found.state.active_state != "active" or not ask.url:
-        result.drained = found.state.stopped
-        why = "no url was given" if not ask.url else f"{found.state.unit} is {found.state.active_state}"
-        result.drain_problem = None if found.state.stopped else f"nothing to ask for its requests: {why}"
-        return
-    _read_requests(VllmApi(ask.url, timeout=5.0), result)
-    result.drained = result.requests_left == 0
-
-
 def _drain(ask: StopAsk, found: StopPlan, result: Stopped) -> None:
     """Wait until no request runs or waits, at most ``drain_timeout``; a server that does not tell is not waited for."""
     begun = time.monotonic()
     if found.state.active_state != "active" or not ask.url:
-        _look_once(ask, found, result)
+        result.drained = found.state.stopped
+        why = "no url was given" if not ask.url else f"{found.state.unit} is {found.state.active_state}"
+        result.drain_problem = None if found.state.stopped else f"nothing to ask for its requests: {why}"
         return
     api = VllmApi(ask.url, timeout=5.0)
     quiet = blind = 0

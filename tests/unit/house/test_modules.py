@@ -54,7 +54,7 @@ def test_support_for_check_and_diff_is_said(path: Path) -> None:
     attributes = document["attributes"]
     assert attributes["check_mode"]["support"] == "full"
     # Only what changes nothing and shows nothing may lack a diff, what carries out what others have shown, and a lock.
-    silent = ("_info", "_ready", "_stopped", "_lock", "switchover")
+    silent = ("_info", "_ready", "_lock", "switchover")
     allowed = {"full", "none"} if path.stem.endswith(silent) else {"full"}
     assert attributes["diff_mode"]["support"] in allowed
 

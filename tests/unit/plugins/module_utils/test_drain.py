@@ -15,7 +15,6 @@ from ansible_collections.pristine.vllm.plugins.module_utils.drain import (
     Stopped,
     apply,
     plan,
-    predict,
 )
 from ansible_collections.pristine.vllm.plugins.module_utils.unit import UnitError
 from ansible_collections.pristine.vllm.tests.unit.plugins.service_support import (
@@ -166,10 +165,9 @@ def test_an_orphan_of_a_stopped_unit_is_killed(systemd: FakeSystemd, proc: FakeP
     orphan = proc.start(MEMBER)
     systemd.set(ActiveState="failed", SubState="failed", MainPID="0", ControlGroup="")
     wanted = ask(proc)
-    predicted = predict(wanted, plan(wanted))
+    assert plan(wanted).changes
     result = stop(wanted)
     assert (result.changed, result.pids_killed) == (True, [orphan])
-    assert (predicted.changed, predicted.pids_killed) == (True, [orphan])
 
 
 def test_memory_that_the_driver_frees_late(systemd: FakeSystemd, proc: FakeProc) -> None:
@@ -209,10 +207,9 @@ def test_an_unknown_unit(systemd: FakeSystemd, proc: FakeProc) -> None:
 def test_an_unknown_unit_may_be_missing(systemd: FakeSystemd, proc: FakeProc) -> None:
     systemd.set(LoadState="not-found", ActiveState="inactive", SubState="dead", MainPID="0", ControlGroup="")
     wanted = ask(proc, closed_port(), missing_ok=True)
-    found = plan(wanted)
-    for result in (predict(wanted, found), apply(wanted, found)):
-        assert (result.changed, result.drained, result.drain_problem) == (False, True, None)
-        assert (result.pids, result.pids_killed, result.requests_left) == ([], [], None)
+    result = apply(wanted, plan(wanted))
+    assert (result.changed, result.drained, result.drain_problem) == (False, True, None)
+    assert (result.pids, result.pids_killed, result.requests_left) == ([], [], None)
     assert all(call.startswith("show") for call in systemd.calls())
 
 
@@ -240,14 +237,3 @@ def test_a_reset_that_fails_is_no_error(systemd: FakeSystemd, proc: FakeProc) ->
     (systemd.bin / "systemctl").write_text(script, encoding="utf-8")
     assert stop(ask(proc)).changed
     assert systemd.calls()[-1].startswith("reset-failed")
-
-
-def test_a_look_changes_nothing(systemd: FakeSystemd, proc: FakeProc, server: FakeVllm) -> None:
-    main = proc.start(MEMBER)
-    systemd.set(MainPID=str(main))
-    server.in_flight = [(1, 1)]
-    wanted = ask(proc, server.url)
-    result = predict(wanted, plan(wanted))
-    assert (result.changed, result.drained, result.requests_left, result.pids) == (True, False, 2, [main])
-    assert not any(call.startswith("stop") for call in systemd.calls())
-    assert proc.processes[0].poll() is None

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.pristine.vllm.plugins.modules import gpu_info, host_preflight_info, vllm_ready, vllm_stopped
+from ansible_collections.pristine.vllm.plugins.modules import gpu_info, host_preflight_info, vllm_ready
 from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import Ran, run_module
 from ansible_collections.pristine.vllm.tests.unit.plugins.service_support import (
     MODEL,
@@ -25,9 +25,7 @@ from ansible_collections.pristine.vllm.tests.unit.plugins.service_support import
 
 @pytest.fixture
 def systemd(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> FakeSystemd:
-    parts = FakeSystemd(tmp_path / "systemd", monkeypatch.setenv)
-    parts.program("gpus-free", "exit 0\n")
-    return parts
+    return FakeSystemd(tmp_path / "systemd", monkeypatch.setenv)
 
 
 @pytest.fixture
@@ -44,11 +42,6 @@ def without_times(ran: Ran) -> dict[str, Any]:
 def ready(capfd: pytest.CaptureFixture[str], check: bool = False, **more: Any) -> Ran:
     options = {"unit": UNIT, "model": MODEL, "timeout": 10, "interval": 0.05, **more}
     return run_module(capfd, vllm_ready.main, check=check, **options)
-
-
-def stopped(capfd: pytest.CaptureFixture[str], check: bool = False, **more: Any) -> Ran:
-    options = {"unit": UNIT, "drain_timeout": 5, "gpu_command": "gpus-free", **more}
-    return run_module(capfd, vllm_stopped.main, check=check, **options)
 
 
 def test_gpu_info(capfd: pytest.CaptureFixture[str]) -> None:
@@ -149,34 +142,3 @@ def test_options_that_make_no_sense(
     capfd: pytest.CaptureFixture[str], systemd: FakeSystemd, options: dict[str, Any], wanted: str
 ) -> None:
     assert wanted in ready(capfd, **options)["msg"]
-
-
-def test_check_stop_check_stop(capfd: pytest.CaptureFixture[str], systemd: FakeSystemd, server: FakeVllm) -> None:
-    would = stopped(capfd, check=True, url=server.url)
-    assert not any(call.startswith("stop") for call in systemd.calls())
-    did = stopped(capfd, url=server.url)
-    assert (would["changed"], would["drained"], would["requests_left"]) == (True, True, 0)
-    assert (did["changed"], did["drained"], did["requests_left"]) == (True, True, 0)
-    would, did = stopped(capfd, check=True, url=server.url), stopped(capfd, url=server.url)
-    assert not would["changed"]
-    assert not did["changed"]
-    assert sum(call.startswith("stop") for call in systemd.calls()) == 1
-
-
-def test_an_unknown_unit_is_not_stopped(capfd: pytest.CaptureFixture[str], systemd: FakeSystemd) -> None:
-    systemd.set(LoadState="not-found", ActiveState="inactive", MainPID="0")
-    for check in (True, False):
-        assert "systemd knows no unit of that name" in stopped(capfd, check=check)["msg"]
-        ran = stopped(capfd, check=check, missing_ok=True)
-        assert (ran.failed, ran["changed"], ran["drained"], ran["pids"]) == (False, False, True, [])
-
-
-def test_gpus_that_cannot_be_asked_are_a_warning(capfd: pytest.CaptureFixture[str], systemd: FakeSystemd) -> None:
-    ran = stopped(capfd, url="", gpu_command="/nonexistent/nvidia-smi")
-    assert not ran.failed
-    assert "the GPUs could not be asked" in str(ran["warnings"])
-
-
-def test_a_stop_that_is_refused(capfd: pytest.CaptureFixture[str], systemd: FakeSystemd) -> None:
-    systemd.on_stop("", "echo 'Access denied' >&2; exit 4")
-    assert "Access denied" in stopped(capfd, url="")["msg"]
