@@ -20,6 +20,7 @@ SCENARIO = "faults"
 UNIT = "vllm-kimi-k25"
 VLLM_ROOT = "/opt/vllm"
 MODEL = "/srv/model"
+FRESH_MODEL = ROOT / hosts.FLAVOURS["tiny"].folder / "model"
 LABELS = ("pristine.vllm=faults", f"pristine.vllm.checkout={hosts.CHECKOUT_ID}")
 NETWORK = f"pristine-vllm-{hosts.CHECKOUT_ID}-{SCENARIO}"
 #: What must not get lost: below these.
@@ -122,6 +123,11 @@ class Machine:
         patterns = ("/tmp/nomla_debug_tp*.pt", "/tmp/embed_debug_tp*.pt")
         words = ("--model", "kimi-k2.5", "--start-timeout", "120", *patterns)
         self.run("python3", "-I", "-", *words, stdin=text)
+
+    def refresh_model(self) -> None:
+        """The model is downloaded anew below a service that has read the old one: it would not start again."""
+        for name in ("config.json", "hf_quant_config.json"):
+            self.run("tee", f"{MODEL}/{name}", stdin=(FRESH_MODEL / name).read_text(encoding="utf-8"))
 
     def shrink_root(self) -> None:
         """The collection's folder on a filesystem of its own, which can be full without the machine's being so."""
