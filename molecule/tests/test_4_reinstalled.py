@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from testinfra.host import Host
+
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 DIRTY = (
     "vllm/model_executor/models/deepseek_v2.py",
@@ -94,6 +98,25 @@ def test_the_record_tells_downtime_and_phases(record: dict[str, Any]) -> None:
         "record",
     ]
     assert 0 < record["downtime_seconds"] < sum(phase["seconds"] for phase in record["phases"])
+
+
+def test_the_record_is_as_described_and_every_answer_is_yes(record: dict[str, Any]) -> None:
+    schema = json.loads((CHECKOUT / "docs/run-record.schema.json").read_text(encoding="utf-8"))
+    assert [error.message for error in Draft202012Validator(schema).iter_errors(record)] == []
+    assert [item["question"] for item in record["checklist"] if item["ok"] is not True] == []
+    assert [(way["name"], way["possible"], way["taken"]) for way in record["plan"]["ways"]] == [
+        ("restore", True, False),
+        ("reinstall", True, True),
+    ]
+
+
+def test_host_and_controller_keep_the_same_record(
+    host: Host, record: dict[str, Any], variables: dict[str, Any]
+) -> None:
+    kept = Path(variables["run_record_controller_path"], "vllm01", record["run_id"])
+    for kind in ("json", "md"):
+        there = host.file(f"/opt/vllm/records/{record['run_id']}.{kind}").content_string
+        assert kept.with_name(f"{kept.name}.{kind}").read_text(encoding="utf-8") == there
 
 
 def test_it_serves(host: Host, completion: Callable[[], str]) -> None:

@@ -69,6 +69,9 @@ def test_a_failing_release_brings_back_what_was_made_by_hand(
     assert host.file(f"/etc/systemd/system/{UNIT}.service").content_string == by_hand
     assert "by-hand" in served(host, 8008)
     assert not host.service(UNIT).is_enabled
+    assert host.file(ENVIRONMENT).is_directory
+    assert not host.file(ENVIRONMENT).is_symlink
+    assert not host.file("/opt/vllm/current").exists
 
 
 def test_a_reinstall_adopts_it_and_a_second_one_does_nothing(
@@ -76,7 +79,27 @@ def test_a_reinstall_adopts_it_and_a_second_one_does_nothing(
 ) -> None:
     assert playbook("pristine.vllm.reinstall", vllm_environment=ENVIRONMENT).code == 0
     assert host.check_output("readlink -f /opt/vllm/current").startswith("/opt/vllm/releases/")
-    assert host.check_output("readlink -f /opt/vllm/previous") == ENVIRONMENT
+    assert host.check_output("readlink -f /opt/vllm/previous") == "/opt/vllm/releases/adopted-ml-env-1"
+    assert host.check_output(f"readlink {ENVIRONMENT}") == "/opt/vllm/current"
+    assert "kimi-k2.5" in served(host, 8000)
+    again = playbook("pristine.vllm.reinstall", vllm_environment=ENVIRONMENT)
+    assert (again.code, again.changed) == (0, 0)
+
+
+def test_a_rollback_brings_it_back_dirt_and_all_and_a_reinstall_away_again(
+    by_hand: str, playbook: Callable[..., Any], host: Host
+) -> None:
+    suspect = f"{ENVIRONMENT}/lib/python3*/site-packages/vllm/model_executor/models/deepseek_v2.py"
+    clean = host.check_output("readlink -f /opt/vllm/current")
+    assert "dirt" not in host.check_output(f"tail -n 1 {suspect}")
+    assert playbook("pristine.vllm.rollback", vllm_environment=ENVIRONMENT).code == 0
+    assert host.check_output("readlink -f /opt/vllm/current") == "/opt/vllm/releases/adopted-ml-env-1"
+    assert host.check_output("readlink -f /opt/vllm/previous") == clean
+    assert host.check_output(f"tail -n 1 {suspect}") == "# dirt"
+    assert host.file(f"/etc/systemd/system/{UNIT}.service").content_string == by_hand
+    assert "by-hand" in served(host, 8008)
+    assert playbook("pristine.vllm.reinstall", vllm_environment=ENVIRONMENT).code == 0
+    assert "dirt" not in host.check_output(f"tail -n 1 {suspect}")
     assert "kimi-k2.5" in served(host, 8000)
     again = playbook("pristine.vllm.reinstall", vllm_environment=ENVIRONMENT)
     assert (again.code, again.changed) == (0, 0)

@@ -15,23 +15,25 @@ short_description: Tell a plan to an operator
 version_added: 0.1.0
 author: Pristine vLLM maintainers (@pristine-vllm)
 description:
-  - Returns the plan of F(pristine.vllm.reinstall_plan) as lines, with the reasons first and the expected downtime last.
-positional: estimate
+  - Returns the plan of P(pristine.vllm.reinstall_plan#filter) as lines. The reasons, the steps, the expected downtime,
+    both ways out of a dirty environment, and what changes package by package.
+positional: package_changes
 options:
   _input:
     description: The plan.
     type: dict
     required: true
-  estimate:
-    description: Downtime of the last run in seconds, 0 when there was none.
-    type: float
-    default: 0
+  package_changes:
+    description: One line for each package that changes.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
 - name: Show the plan
   ansible.builtin.debug:
-    msg: "{{ plan | pristine.vllm.plan_lines(estimate=540) }}"
+    msg: "{{ plan | pristine.vllm.plan_lines(package_changes) }}"
 """
 
 RETURN = r"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ansible_collections.pristine.vllm.plugins.module_utils.run_plan import as_dict, plan
+from ansible_collections.pristine.vllm.plugins.module_utils.run_record.decision import decide
 
 DOCUMENTATION = r"""
 name: reinstall_plan
@@ -56,6 +56,15 @@ options:
     description: Build a new release even where the live one is pristine.
     type: bool
     default: false
+  estimates:
+    description: What earlier runs took, as P(pristine.vllm.run_estimates#lookup) tells it.
+    type: dict
+    default: {}
+  package_changes:
+    description: One line for each package that the pin changes.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
@@ -71,28 +80,14 @@ _value:
   description:
     - The decisions C(build), C(adapt), C(install_unit), C(clean), C(stop), C(restart), C(change) and C(wipe_caches).
     - The C(release) that serves at the end, and the C(reasons).
+    - The C(pin), C(expected) (C(downtime_seconds), which is V(none) where nothing was measured, C(downtime) in words,
+      and C(phases), the seconds by name), and C(ways), the two ways out of a dirty environment.
   type: dict
 """
-
-
-def reinstall_plan(
-    releases: dict[str, Any],
-    pin: dict[str, Any],
-    scan: dict[str, Any],
-    *,
-    config_differs: bool,
-    unit_differs: bool,
-    ready: bool,
-    **optional: Any,
-) -> dict[str, Any]:
-    """Return :func:`run_plan.plan` as plain data."""
-    return as_dict(
-        plan(releases, pin, scan, config_differs=config_differs, unit_differs=unit_differs, ready=ready, **optional)
-    )
 
 
 class FilterModule:
     """Offers the filter to Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"reinstall_plan": reinstall_plan}
+        return {"reinstall_plan": decide}

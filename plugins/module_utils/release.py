@@ -4,8 +4,8 @@
 """How releases lie on a host, as it is now; nothing here changes anything.
 
 ``<root>/releases/<id>/`` is an environment. Its ``release.json`` is written last, so a directory without one was never
-finished. ``<root>/current`` and ``<root>/previous`` are symlinks: relative into ``releases``, absolute to an adopted
-environment elsewhere.
+finished. ``<root>/current`` and ``<root>/previous`` are symlinks: relative into ``releases``, absolute to elsewhere. An
+adopted environment is a release whose mark says ``adopted_from``; in its place is a symlink to ``<root>/current``.
 """
 
 from __future__ import annotations
@@ -99,6 +99,11 @@ class Layout:
         if text is None:
             return None
         path = os.path.normpath(os.path.join(self.root, text))
+        if os.path.islink(path):
+            # Such as where an adopted environment was, when its adoption was killed half way.
+            real = os.path.realpath(path)
+            if os.path.dirname(real) == os.path.realpath(self.releases_dir):
+                path = os.path.join(self.releases_dir, os.path.basename(real))
         if os.path.dirname(path) == self.releases_dir and _ID.fullmatch(os.path.basename(path)):
             return self.release(os.path.basename(path))
         return Place(None, path, None)

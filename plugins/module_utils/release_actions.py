@@ -10,6 +10,16 @@ import os
 from collections.abc import Mapping
 from typing import Any, Callable, Optional
 
+from ansible_collections.pristine.vllm.plugins.module_utils.adoption import (
+    AdoptionPlan,
+    adopt,
+    expected,
+    leftovers,
+    plan_adoption,
+    plan_undo,
+    undo_adoption,
+)
+from ansible_collections.pristine.vllm.plugins.module_utils.adoption_plan import LINK, MOVE
 from ansible_collections.pristine.vllm.plugins.module_utils.lock import parse_lock, read_lock
 from ansible_collections.pristine.vllm.plugins.module_utils.release import Layout, Place
 from ansible_collections.pristine.vllm.plugins.module_utils.release_build import Built, Decision, Request, build, decide
@@ -33,14 +43,21 @@ class Actions:
         self._warn = warn
 
     def run(self, state: str) -> dict[str, Any]:
-        """Bring about ``built``, ``current``, ``absent`` or ``pruned``.
+        """Bring about ``built``, ``adopted``, ``unadopted``, ``current``, ``absent`` or ``pruned``.
 
         :raises ReleaseError: refused or failed.
         :raises LockError: the lock is not complete.
         :raises BusyError: another run is at it.
         :raises OSError: the system refused something else.
         """
-        states = {"built": self._built, "current": self._current, "absent": self._absent, "pruned": self._pruned}
+        states = {
+            "built": self._built,
+            "adopted": self._adopted,
+            "unadopted": self._unadopted,
+            "current": self._current,
+            "absent": self._absent,
+            "pruned": self._pruned,
+        }
         return states[state]()
 
     def _built(self) -> dict[str, Any]:
@@ -93,6 +110,28 @@ class Actions:
         result = self._result(decided.changed, current, diff)
         return {**result, "current": _describe(current), "previous": _describe(back)}
 
+    def _adopted(self) -> dict[str, Any]:
+        layout, metadata = self._layout, self._options["metadata"]
+        plan = plan_adoption(layout, self._options["environment"])
+        done = expected(layout, plan, metadata) if self._check else adopt(layout, plan, metadata)
+        current = done.place if done.plan.action in (MOVE, LINK) else layout.place(done.plan.current)
+        result = self._result(done.plan.changed, done.place, _links(done.plan), note=done.note)
+        return {**result, "current": _describe(current)}
+
+    def _unadopted(self) -> dict[str, Any]:
+        layout = self._layout
+        environment = os.path.normpath(self._options["environment"])
+        place = plan_undo(layout, environment)
+        there = Place(None, environment, None)
+        links = {name: layout.link(name) for name in ("current", "previous")}
+        if place:
+            links["current"] = there if (place.metadata or {}).get("current_before") else None
+            links["previous"] = None if links["previous"] == place else links["previous"]
+        moved = [place.path] if place else leftovers(layout, environment)
+        diff = {"before": "".join(f"{path}\n" for path in moved), "after": f"{environment}\n" if place else ""}
+        changed = bool(moved) if self._check else undo_adoption(layout, environment)
+        return self._result(changed, there, diff, **{name: _describe(link) for name, link in links.items()})
+
     def _absent(self) -> dict[str, Any]:
         layout = self._layout
         release = self._options["release"]
@@ -120,6 +159,7 @@ class Actions:
             "previous": _describe(self._layout.link("previous")),
             "removed": [],
             "conflicts": [],
+            "note": "",
             "diff": diff,
             **more,
         }
@@ -127,6 +167,13 @@ class Actions:
 
 def _describe(place: Optional[Place]) -> Optional[dict[str, Any]]:
     return place.describe() if place else None
+
+
+def _links(plan: AdoptionPlan) -> dict[str, str]:
+    """The difference that an adoption makes; what is no link is a directory."""
+    before = {"environment": plan.environment_before or "a directory", "current": plan.current_before}
+    after = {"environment": plan.environment_link or "a directory", "current": plan.current}
+    return {"before": _text(before), "after": _text(after)}
 
 
 def _text(data: Optional[dict[str, Any]]) -> str:

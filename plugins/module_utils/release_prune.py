@@ -38,7 +38,7 @@ def plan_pruned(layout: Layout, keep: int) -> list[Place]:
     finished = [place for place in places if place.metadata is not None]
     newest = {place.id for place in finished[max(len(finished) - keep, 0) :]}
     candidates = [place for place in places if place.id not in newest and not layout.live(place)]
-    return [place for place in candidates if not processes_in(place.path)]
+    return [place for place in candidates if not processes_of(place)]
 
 
 def remove(layout: Layout, release_id: str = "", keep: int = 0) -> list[Place]:
@@ -76,7 +76,7 @@ def refuse_if_used(layout: Layout, place: Place) -> None:
             f"release {place.id} is not removed: {why}. Nothing was changed. Switch to another release first, or build "
             "under another id."
         )
-    pids = processes_in(place.path)
+    pids = processes_of(place)
     if pids:
         shown = ", ".join(map(str, pids[:5]))
         raise ReleaseError(
@@ -85,13 +85,25 @@ def refuse_if_used(layout: Layout, place: Place) -> None:
         )
 
 
-def processes_in(path: str) -> list[int]:
-    """The pids of processes that were started from a directory or have one of its files mapped."""
+def processes_of(place: Place) -> list[int]:
+    """The pids of processes that run from a release.
+
+    One that was started by the name that an adopted environment had may still be in it, or in what that name led to
+    since. Nothing tells, so it counts.
+    """
+    former = (place.metadata or {}).get("adopted_from")
+    return processes_in(place.path, *([former] if isinstance(former, str) else []))
+
+
+def processes_in(path: str, *names: str) -> list[int]:
+    """The pids of processes that were started from a directory, by any of its names, or map one of its files."""
     needle = os.fsencode(os.path.realpath(path) + os.sep)
-    given = os.fsencode(os.path.normpath(path) + os.sep)
+    given = [os.fsencode(os.path.normpath(name) + os.sep) for name in (path, *names)]
     own = os.getpid()
     return [
-        pid for pid in _pids() if pid != own and (_mentions(pid, "maps", needle) or _mentions(pid, "cmdline", given))
+        pid
+        for pid in _pids()
+        if pid != own and (_mentions(pid, "maps", needle) or any(_mentions(pid, "cmdline", name) for name in given))
     ]
 
 

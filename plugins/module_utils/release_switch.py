@@ -16,6 +16,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.process import reada
 from ansible_collections.pristine.vllm.plugins.module_utils.release import (
     TEMPORARY,
     Layout,
+    Place,
     ReleaseError,
     environment_problem,
 )
@@ -64,7 +65,9 @@ def plan_switch(layout: Layout, target: str, previous: Optional[str], must_exist
     else:
         # A link that leads nowhere is no way back; an older one that leads somewhere is.
         linked = layout.place(before)
-        back = before if linked and os.path.isdir(linked.path) else previous_before
+        back = previous_before
+        if linked and os.path.isdir(linked.path):
+            back = _text_of(linked) if linked.id else before
     # The same place in other words, such as an absolute path into releases, is not worth a new link.
     current = before if before is not None and layout.place(before) == place else text
     return Switch(before, current, previous_before, back)
@@ -82,8 +85,8 @@ def switch(layout: Layout, target: str, previous: Optional[str]) -> Switch:
             sweep(layout.root, TEMPORARY)
             decided = plan_switch(layout, target, previous)
             # The way back first: killed in between, the next call still sees the old current and decides the same.
-            _write_link(layout.root, "previous", decided.previous_before, decided.previous)
-            _write_link(layout.root, "current", decided.current_before, decided.current)
+            write_link(layout.root, "previous", decided.previous_before, decided.previous)
+            write_link(layout.root, "current", decided.current_before, decided.current)
     return decided
 
 
@@ -93,15 +96,27 @@ def _link_text(layout: Layout, target: str) -> str:
     :raises ReleaseError: it is neither an id nor a usable path.
     """
     if not os.path.isabs(target):
-        return os.path.join("releases", layout.release(target).id or "")
+        return _text_of(layout.release(target))
     path = os.path.normpath(target)
-    if path in (os.path.join(layout.root, "current"), os.path.join(layout.root, "previous")):
+    links = (os.path.join(layout.root, "current"), os.path.join(layout.root, "previous"))
+    if path in links:
         raise ReleaseError(f"{path} is one of the links themselves: name the release or the environment it leads to.")
+    if os.path.islink(path) and os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path))) in links:
+        raise ReleaseError(
+            f"{path} leads to {os.readlink(path)}, which is one of the links themselves: name the release. "
+            "Of an adopted environment, adopted_from in release.json tells which it became."
+        )
     place = layout.place(path)
-    return os.path.join("releases", place.id) if place and place.id else path
+    return _text_of(place) if place and place.id else path
 
 
-def _write_link(root: str, name: str, before: Optional[str], text: Optional[str]) -> None:
+def _text_of(place: Place) -> str:
+    """A release as a link in the root says it."""
+    return os.path.join("releases", place.id or "")
+
+
+def write_link(root: str, name: str, before: Optional[str], text: Optional[str]) -> None:
+    """Let a link in the root say ``text``, or take it away (None). Only the holder of the root's lock may."""
     if before == text:
         return
     path = os.path.join(root, name)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 #: Statuses that do not count against pristine (see ``wheel_record_info``).
@@ -45,18 +45,20 @@ def findings_lines(findings: Iterable[dict[str, Any]], limit: int = 20) -> list[
         for finding in ordered[:limit]
     ]
     if len(ordered) > limit:
-        lines.append(f"... and {len(ordered) - limit} more: the run record lists them all")
+        lines.append(f"... and {len(ordered) - limit} more: see the run record")
     return lines
 
 
-def plan_lines(plan: dict[str, Any], estimate: float = 0.0) -> list[str]:
-    """Return the plan as lines: why, what, and what it costs.
+def plan_lines(plan: dict[str, Any], package_changes: Sequence[str] = ()) -> list[str]:
+    """Return the plan as lines: why, what, what it costs, and what else could be done.
 
-    :param estimate: expected downtime in seconds, taken from the last run; 0 when there is none
+    :param plan: what the filter ``reinstall_plan`` returned
+    :param package_changes: a line for each package that changes
     """
     if not plan["change"]:
         return ["nothing to do: the pinned release is live, pristine, adapted and serving"]
     steps = (
+        ("switch_back", f"switch back to release {plan['release']}, with the unit with which it served"),
         ("build", f"build release {plan['release']} beside the running one, verify it, switch to it"),
         ("adapt", "apply the declared adaptations to the model configuration"),
         ("install_unit", "write the systemd unit"),
@@ -66,22 +68,21 @@ def plan_lines(plan: dict[str, Any], estimate: float = 0.0) -> list[str]:
         ("restart", "start the service and prove it with a completion; put everything back if it does not answer"),
     )
     lines = [f"because {reason}" for reason in plan["reasons"]]
-    lines += [text for key, text in steps if plan[key]]
-    if not plan["stop"]:
-        cost = "no downtime"
-    elif estimate:
-        cost = f"downtime: about {estimate:.0f} s, as the last time"
-    else:
-        cost = "downtime: the model's load time; not measured on this host yet"
-    return [*lines, cost]
+    lines += [text for key, text in steps if plan.get(key)]
+    lines.append(f"downtime: {plan['expected']['downtime']}" if plan["stop"] else "no downtime")
+    lines += [line for way in plan["ways"] for line in way_lines(way)]
+    if package_changes:
+        lines.append(f"packages that change: {len(package_changes)}")
+        lines += [f"  {change}" for change in package_changes]
+    return lines
 
 
-def phase_seconds(marks: list[dict[str, Any]], end: float) -> list[dict[str, Any]]:
-    """Return ``name`` and ``seconds`` of each phase. Each ends where the next one begins, the last one at ``end``.
-
-    :param marks: dicts with ``name`` and ``started`` (seconds since the epoch)
-    """
-    ends = [mark["started"] for mark in marks[1:]] + [end]
+def way_lines(way: dict[str, Any]) -> list[str]:
+    """Return one way out as lines: whether it is taken and why, what it does, costs and leaves."""
+    taken = "taken" if way["taken"] else "not taken" if way["possible"] else "not possible"
     return [
-        {"name": mark["name"], "seconds": round(max(0.0, stop - mark["started"]), 1)} for mark, stop in zip(marks, ends)
+        f"way out {way['name']}, {taken}: {way['why']}",
+        f"  {'; '.join(way['steps'])}",
+        f"  downtime: {way['downtime']}",
+        f"  leaves: {'; '.join(way['leaves'])}",
     ]

@@ -61,7 +61,7 @@ def _differences(metadata: dict[str, Any], pin: dict[str, Any]) -> str:
 def _build_reason(environment: dict[str, Any], live: Optional[dict[str, Any]], pin: dict[str, Any]) -> str:
     if not environment.get("is_environment"):
         return f"no environment is installed at {environment.get('path')}"
-    if live is None or not live.get("metadata"):
+    if live is None or not live.get("metadata") or live["metadata"].get("adopted_from"):
         return f"{environment.get('path')} was not built by this collection, so nothing says which wheels it came from"
     metadata: dict[str, Any] = live["metadata"]
     if not _same_pin(metadata, pin):

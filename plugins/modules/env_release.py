@@ -2,13 +2,13 @@
 # Copyright: Pristine vLLM maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Build, switch and remove releases."""
+"""Build, adopt, switch and remove releases."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: env_release
-short_description: Build, switch and remove releases of a Python environment
+short_description: Build, adopt, switch and remove releases of a Python environment
 version_added: 0.1.0
 description:
   - A release is an environment in C(<root>/releases/<id>). The symlink C(<root>/current) leads to the live one and
@@ -35,6 +35,14 @@ options:
   state:
     description:
       - V(built) builds O(release) unless it is there with the same lock, Python and O(metadata).
+      - V(adopted) makes O(environment), which serves and was made by others, the live release without building it
+        again. Its directory moves into C(<root>/releases) and in the same step a symlink to C(<root>/current) takes
+        its place, so that its scripts, units and people that name the old path go on working and mean what is live.
+        All that is added to it is its C(release.json). Where it cannot be moved (another file system, one without
+        C(RENAME_EXCHANGE), a mount point, a symlink, one directory in the other), it stays where it is, C(current)
+        leads to it, and RV(note) says why.
+      - V(unadopted) is the way back from V(adopted). It puts the directory where it was and takes the links away that
+        were not there. Only the live release goes back. What was not moved stays as it is.
       - V(current) makes C(current) lead to O(release) or O(environment).
       - V(absent) removes O(release).
       - V(pruned) removes all releases but the live one, the previous one, those that processes run from, and the
@@ -42,15 +50,21 @@ options:
     type: str
     choices:
       - built
+      - adopted
+      - unadopted
       - current
       - absent
       - pruned
     required: true
   release:
-    description: The release's id. M(pristine.vllm.env_release_info) gives the next unused one.
+    description:
+      - The release's id. M(pristine.vllm.env_release_info) gives the next unused one.
+      - O(state=adopted) makes an id of its own, such as V(adopted-ml-env-1).
     type: str
   environment:
-    description: With O(state=current), an environment elsewhere to switch to instead of a release.
+    description:
+      - With O(state=adopted) and O(state=unadopted), where the environment is, or was.
+      - With O(state=current), an environment elsewhere to switch to instead of a release.
     type: path
   previous:
     description:
@@ -83,6 +97,9 @@ options:
       - With O(state=built), what to store in C(release.json) besides C(lock_sha256), C(python), C(python_version) and
         C(created_at).
       - A release with other metadata is built again. C(run_id) is not compared.
+      - With O(state=adopted), what to store besides C(adopted_from), C(version), which is the installed one of vLLM,
+        C(created_at), which is when the environment was made, and C(current_before). It cannot be told by which wheels
+        it was made, so give no pin.
     type: dict
     default: {}
   spare_bytes:
@@ -122,10 +139,22 @@ EXAMPLES = r"""
     state: current
     release: 0.16.0rc2.dev313.g662205d34-1
 
-- name: Switch back to an adopted environment
+- name: Make the environment that serves the first release
+  pristine.vllm.env_release:
+    root: /opt/vllm
+    state: adopted
+    environment: /root/ml-env
+
+- name: Switch back to it
   pristine.vllm.env_release:
     root: /opt/vllm
     state: current
+    release: adopted-ml-env-1
+
+- name: Put it back where it was
+  pristine.vllm.env_release:
+    root: /opt/vllm
+    state: unadopted
     environment: /root/ml-env
 
 - name: Remove what is not needed any more
@@ -166,6 +195,11 @@ conflicts:
   returned: success
   type: list
   elements: str
+note:
+  description:
+    - With O(state=adopted), why the environment stays where it is, and which users its modes keep out. May be empty.
+  returned: success
+  type: str
 seconds:
   description: How long it took.
   returned: success
@@ -181,11 +215,13 @@ from ansible_collections.pristine.vllm.plugins.module_utils.lock import LockErro
 from ansible_collections.pristine.vllm.plugins.module_utils.release import Layout, ReleaseError
 from ansible_collections.pristine.vllm.plugins.module_utils.release_actions import Actions
 
+_STATES = ("built", "adopted", "unadopted", "current", "absent", "pruned")
+
 
 def _argument_spec() -> dict[str, Any]:
     return {
         "root": {"type": "path", "required": True},
-        "state": {"type": "str", "required": True, "choices": ["built", "current", "absent", "pruned"]},
+        "state": {"type": "str", "required": True, "choices": list(_STATES)},
         "release": {"type": "str"},
         "environment": {"type": "path"},
         "previous": {"type": "str"},
@@ -208,6 +244,8 @@ def main() -> None:
         argument_spec=_argument_spec(),
         required_if=[
             ("state", "built", ("release", "lock", "wheels")),
+            ("state", "adopted", ("environment",)),
+            ("state", "unadopted", ("environment",)),
             ("state", "current", ("release", "environment"), True),
             ("state", "absent", ("release",)),
         ],

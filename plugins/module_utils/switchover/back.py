@@ -5,14 +5,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Callable, Optional
 
+from ansible_collections.pristine.vllm.plugins.module_utils.adoption import undo_adoption
+from ansible_collections.pristine.vllm.plugins.module_utils.adoption_plan import adopted_release
 from ansible_collections.pristine.vllm.plugins.module_utils.command import Run
 from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import exclusive
 from ansible_collections.pristine.vllm.plugins.module_utils.files import atomic_write, read_file
+from ansible_collections.pristine.vllm.plugins.module_utils.release import Layout
+from ansible_collections.pristine.vllm.plugins.module_utils.release_switch import switch
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover import service, snapshot
-from ansible_collections.pristine.vllm.plugins.module_utils.switchover.changes import unit_file
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover.changes import SERVED_UNIT, unit_file
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal import Journal
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.order import Order
 
@@ -71,10 +76,22 @@ class Back:
             self._journal.completion = service.prove(order, serving, None, self._run).completion
 
     def _restore(self, to_the_letter: bool) -> None:
+        if self._order.adopt:
+            self._undo_adoption()
         configs = {entry.path for entry in self._order.configs}
         saved = [snapshot.Saved(**entry) for entry in self._journal.saved]
         with exclusive(self._order.root):
             snapshot.restore(entry for entry in saved if to_the_letter or entry.path not in configs)
+
+    def _undo_adoption(self) -> None:
+        """Put an environment of others back where it was; its links first lead to it again."""
+        layout, path = Layout(self._order.root), self._order.adopt
+        place, live = adopted_release(layout, path), layout.link("current")
+        if place and place.id and live and live.path != place.path:
+            switch(layout, place.id, None)
+        undo_adoption(layout, path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(path, SERVED_UNIT))
 
     def _key(self) -> Optional[str]:
         try:

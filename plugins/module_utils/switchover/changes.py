@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils import debug_artifacts, model_config
+from ansible_collections.pristine.vllm.plugins.module_utils.adoption import adopt, plan_adoption
 from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import discard
 from ansible_collections.pristine.vllm.plugins.module_utils.files import atomic_write, read_file
 from ansible_collections.pristine.vllm.plugins.module_utils.quarantine import Quarantine
@@ -91,6 +92,9 @@ def apply(order: Order, changes: Changes, journal: Journal) -> bool:
     :raises OSError, ReleaseError, ModelConfigError: one could not be made; the way back undoes those before it.
     """
     quarantine = Quarantine(order.quarantine)
+    if order.release:
+        _adopt(order, journal)
+        _keep_served_unit(order)
     for path in order.wipe:
         _put_aside(path)
     for plan in changes.configs:
@@ -100,7 +104,7 @@ def apply(order: Order, changes: Changes, journal: Journal) -> bool:
             journal.config.append({"path": plan.path, "changed": removed, **dataclasses.asdict(kept)})
     reload = _write_files(changes)
     if order.release:
-        _switch(order)
+        switch(Layout(order.root), order.release, None)
     return reload
 
 
@@ -127,21 +131,21 @@ def clear(order: Order, journal: Journal) -> None:
             journal.cautions.append(f"{_aside(path)} cannot be removed: {error.strerror}. Remove it by hand.")
 
 
-def keep_served_unit(order: Order) -> None:
-    """Keep the unit with the release that serves until now: a way back that is taken later needs it."""
-    place = Layout(order.root).link("current")
-    if order.release and place and place.id and place.id != order.release:
-        path = unit_file(order.unit)
-        if os.path.isfile(path):
-            # For root alone: a unit written by hand may hold a key on its command line.
-            atomic_write(os.path.join(place.path, SERVED_UNIT), read_file(path, _UNIT_LIMIT), mode=0o600, owner=(0, 0))
-
-
-def _switch(order: Order) -> None:
+def _adopt(order: Order, journal: Journal) -> None:
+    """Make an environment of others the way back, where one is to be; only now, for nothing may run from it."""
     layout = Layout(order.root)
-    if order.adopt and layout.link("current") is None:
-        switch(layout, order.adopt, None)
-    switch(layout, order.release, None)
+    if order.adopt:
+        note = adopt(layout, plan_adoption(layout, order.adopt), {"run_id": order.run_id}).note
+        if note:
+            journal.cautions.append(note)
+
+
+def _keep_served_unit(order: Order) -> None:
+    """Keep the unit with the release that served until now: a way back that is taken later needs it."""
+    place, path = Layout(order.root).link("current"), unit_file(order.unit)
+    if place and os.path.isdir(place.path) and os.path.isfile(path):
+        # For root alone: a unit written by hand may hold a key on its command line.
+        atomic_write(os.path.join(place.path, SERVED_UNIT), read_file(path, _UNIT_LIMIT), mode=0o600, owner=(0, 0))
 
 
 def _write_files(changes: Changes) -> bool:

@@ -31,7 +31,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal i
     UNTOUCHED,
     Journal,
 )
-from ansible_collections.pristine.vllm.plugins.module_utils.switchover.order import Order
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover.order import Order, Serving
 from ansible_collections.pristine.vllm.plugins.module_utils.unit import unit_state
 
 _DRAIN, _SWITCH, _START, _VERIFY = PHASES
@@ -87,7 +87,6 @@ class Transaction:
         journal.saved = [
             dataclasses.asdict(entry) for entry in snapshot.take(changes.paths_of(order), Quarantine(order.quarantine))
         ]
-        changes.keep_served_unit(order)
         if order.restart:
             self._stop()
         self._begin(_SWITCH)
@@ -128,10 +127,22 @@ class Transaction:
         service.systemctl(["enable", "--", order.unit], self._run)
         changes.clear(order, journal)
         self._save()
-        environment = os.path.join(order.root, "current")
-        journal.completion = service.prove(order, order.serving, environment, self._run).completion
+        journal.completion = service.prove(order, self._serving(), self._environment(), self._run).completion
         self._served(begun)
         self._after_hooks()
+
+    def _serving(self) -> Serving:
+        """How to reach what was started: a unit from an earlier time may have another port, name or key."""
+        order = self._order
+        if not any(entry.source for entry in order.files):
+            return order.serving
+        now = service.look(order, run_command=self._run)
+        return service.serving_before(order, now, service.key_of(now["main_pid"], order.serving.api_key))
+
+    def _environment(self) -> Optional[str]:
+        """What the service must run from: a unit that somebody wrote by hand may name its environment as it likes."""
+        kept = any(entry.source for entry in self._order.files)
+        return None if kept else os.path.join(self._order.root, "current")
 
     def _served(self, begun: float) -> None:
         """Note when the service was back."""

@@ -110,7 +110,7 @@ def test_links_that_are_something_else(root: pathlib.Path) -> None:
 def test_killed_between_the_two_links(root: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = Layout(str(root))
     switch(layout, "v-1", "v-3")
-    real = release_switch._write_link
+    real = release_switch.write_link
 
     class Killed(BaseException):
         pass
@@ -120,7 +120,7 @@ def test_killed_between_the_two_links(root: pathlib.Path, monkeypatch: pytest.Mo
             raise Killed
         real(root, name, before, text)
 
-    monkeypatch.setattr(release_switch, "_write_link", once)
+    monkeypatch.setattr(release_switch, "write_link", once)
     with pytest.raises(Killed):
         switch(layout, "v-2", None)
     monkeypatch.undo()

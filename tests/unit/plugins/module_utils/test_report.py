@@ -10,7 +10,6 @@ from typing import Any
 from ansible_collections.pristine.vllm.plugins.module_utils.report import (
     blockers_text,
     findings_lines,
-    phase_seconds,
     plan_lines,
 )
 
@@ -25,6 +24,8 @@ PLAN: dict[str, Any] = {
     "wipe_caches": False,
     "release": "one-2",
     "reasons": ["the live environment is not pristine: 4 modified"],
+    "expected": {"downtime_seconds": 542.0, "downtime": "about 542 s", "phases": {}},
+    "ways": [],
 }
 
 
@@ -56,21 +57,11 @@ def test_findings_that_count_come_first_and_the_rest_is_counted() -> None:
 
 
 def test_a_plan_says_why_what_and_what_it_costs() -> None:
-    lines = plan_lines(PLAN, estimate=541.6)
+    lines = plan_lines(PLAN)
     assert lines[0] == "because the live environment is not pristine: 4 modified"
     assert "release one-2" in lines[1]
-    assert lines[-1] == "downtime: about 542 s, as the last time"
-    assert "not measured" in plan_lines(PLAN)[-1]
+    assert lines[-1] == "downtime: about 542 s"
     assert plan_lines({**PLAN, "stop": False})[-1] == "no downtime"
     assert plan_lines({**PLAN, "change": False}) == [
         "nothing to do: the pinned release is live, pristine, adapted and serving"
     ]
-
-
-def test_a_phase_ends_where_the_next_begins() -> None:
-    marks = [{"name": "preflight", "started": 10.0}, {"name": "evidence", "started": 12.5}]
-    assert phase_seconds(marks, 20.0) == [
-        {"name": "preflight", "seconds": 2.5},
-        {"name": "evidence", "seconds": 7.5},
-    ]
-    assert phase_seconds([], 1.0) == []

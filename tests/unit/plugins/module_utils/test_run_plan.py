@@ -97,6 +97,10 @@ def test_an_environment_that_we_did_not_build_is_replaced() -> None:
     adopted = host(current=None, releases=[])
     assert decide(adopted).build
     assert "was not built by this collection" in decide(adopted).reasons[0]
+    live = {"id": "adopted-ml-env-1", "metadata": {"version": PIN["version"], "adopted_from": "/root/ml-env"}}
+    moved = decide(host(current=live, releases=[live]))
+    assert (moved.build, moved.release, moved.wipe_caches) == (True, "one-2", False)
+    assert "was not built by this collection" in moved.reasons[0]
 
 
 @pytest.mark.parametrize(

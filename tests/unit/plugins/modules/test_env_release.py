@@ -122,6 +122,45 @@ def test_an_adopted_environment_is_the_live_one_until_a_release_is(host: Host) -
     assert host.info(environment=str(adopted))["environment"]["real_path"] == str(host.root / "releases/v-1")
 
 
+def test_an_environment_becomes_the_first_release_and_goes_back(host: Host) -> None:
+    env = fake_environment(host.base / "ml-env")
+    (env / "lib/python3.11/site-packages/vllm-0.16.0+g1.dist-info").mkdir()
+    fake_release(host.root, "v-1", "2026-11-01T00:00:00Z")
+    metadata = {"run_id": "20261130T032512Z"}
+    adopted = host.all_agree("adopted", environment=str(env), metadata=metadata)
+    assert adopted["release"] == "adopted-ml-env-1"
+    assert adopted["current"]["metadata"] == adopted["metadata"]
+    assert adopted["metadata"]["run_id"] == "20261130T032512Z"
+    assert "stays" not in adopted["note"]
+    info = host.info(environment=str(env))
+    assert info["current"] == adopted["current"]
+    assert info["environment"]["real_path"] == adopted["path"] == os.path.realpath(env)
+    assert info["environment"]["version"] == "0.16.0+g1"
+    switched = host.all_agree("current", release="v-1")
+    assert switched["previous"] == adopted["current"]
+    assert host.info(environment=str(env))["environment"]["real_path"] == os.path.realpath(env) == switched["path"]
+    again = host.run("adopted", environment=str(env), metadata=metadata)
+    assert (again["changed"], again["release"], again["current"]) == (False, "adopted-ml-env-1", switched["current"])
+    refused = host.run("unadopted", environment=str(env))
+    assert "Switch to adopted-ml-env-1 first" in refused["msg"]
+    assert host.run("unadopted", True, environment=str(env))["msg"] == refused["msg"]
+    host.all_agree("current", release="adopted-ml-env-1", previous="")
+    back = host.all_agree("unadopted", environment=str(env))
+    assert (back["release"], back["path"], back["current"]) == (None, str(env), None)
+    assert not env.is_symlink()
+    assert host.info(environment=str(env))["environment"]["path"] == str(env)
+
+
+def test_an_environment_that_cannot_be_moved_is_linked_to(host: Host) -> None:
+    fake_environment(host.base / "real")
+    env = host.base / "ml-env"
+    env.symlink_to("real")
+    adopted = host.all_agree("adopted", environment=str(env))
+    assert adopted["current"] == {"id": None, "path": str(env), "metadata": None}
+    assert adopted["note"] == f"{env} stays where it is: it is itself a symlink, to real."
+    assert host.run("unadopted", environment=str(env))["changed"] is False
+
+
 def test_a_check_takes_the_release_as_built(host: Host) -> None:
     check = host.run("current", True, release="v-1")
     assert check["changed"] is True
@@ -150,6 +189,8 @@ def test_a_host_without_releases(host: Host) -> None:
         ("current", {}, "any of the following are missing: release, environment"),
         ("current", {"release": "x", "environment": "/y"}, "mutually exclusive"),
         ("absent", {}, "missing: release"),
+        ("adopted", {}, "missing: environment"),
+        ("unadopted", {}, "missing: environment"),
     ],
 )
 def test_options_that_belong_together(host: Host, state: str, options: dict[str, Any], reason: str) -> None:
