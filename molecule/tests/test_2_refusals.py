@@ -11,9 +11,14 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
+# A wheel that the host keeps needs no index. No wheel has this digest.
+NOT_KEPT = {"vllm_wheel_sha256": "0" * 64}
 CASES = {
-    "unreachable index": ({"vllm_index_url": "http://index:9"}, ["http://index:9", "refused"]),
-    "an index page that is not HTML": ({"vllm_index_url": "http://index/portal"}, ["http://index/portal", "HTML"]),
+    "unreachable index": ({"vllm_index_url": "http://index:9", **NOT_KEPT}, ["http://index:9", "refused"]),
+    "an index page that is not HTML": (
+        {"vllm_index_url": "http://index/portal", **NOT_KEPT},
+        ["http://index/portal", "HTML"],
+    ),
     "version not in the index": (
         {"vllm_version": "0.16.0rc2.dev999+g662205d34"},
         ["0.16.0rc2.dev999+g662205d34", "0.16.0rc2.dev313+g662205d34"],
@@ -42,7 +47,11 @@ def test_bad_input_is_refused_before_anything_changed(
 def test_all_blockers_are_told_at_once(playbook: Callable[..., Any], state: Callable[[], Any]) -> None:
     before = state()
     run = playbook(
-        "pristine.vllm.reinstall", vllm_unit="vllm-kimi-k52", vllm_model_path="/opt", vllm_index_url="http://index:9"
+        "pristine.vllm.reinstall",
+        vllm_unit="vllm-kimi-k52",
+        vllm_model_path="/opt",
+        vllm_index_url="http://index:9",
+        **NOT_KEPT,
     )
     assert "3 things stand in the way" in run.said
     assert state() == before

@@ -38,6 +38,11 @@ class FetchError(Exception):
         """Whether the server said that it is not there. A bucket without the right to list answers 403 for that."""
         return self.status in (403, 404, 410)
 
+    @property
+    def transient(self) -> bool:
+        """Whether it may pass."""
+        return self.status is None or self.status in _TRANSIENT_STATUS
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -80,13 +85,15 @@ class IndexClient:
     ``requests`` counts what was sent, redirects that were followed included, ``received`` the bytes of bodies.
     """
 
-    def __init__(self, timeout: float, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, timeout: float, sleep: Callable[[float], None] = time.sleep, attempts: int = ATTEMPTS) -> None:
         """
         :param timeout: seconds that a server may stay silent.
         :param sleep: waits between attempts.
+        :param attempts: how often what may pass is tried.
         """
         self._timeout = timeout
         self._sleep = sleep
+        self._attempts = attempts
         self._opener = urllib.request.build_opener(_Redirects(self._count))
         self._credentials: dict[str, str] = {}
         self.requests = 0
@@ -117,14 +124,24 @@ class IndexClient:
 
         :raises FetchError: the last one.
         """
-        for attempt in range(ATTEMPTS):
+        for attempt in range(self._attempts):
             try:
                 return request()
             except FetchError as error:
-                if attempt == ATTEMPTS - 1 or (error.status is not None and error.status not in _TRANSIENT_STATUS):
+                if attempt == self._attempts - 1 or not error.transient:
                     raise
-            self._sleep(0.5 * 2**attempt)
+            self.pause(attempt)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def pause(self, attempt: int) -> None:
+        """Wait before the next attempt, the longer the more there were (from 0)."""
+        self._sleep(0.5 * 2**attempt)
+
+    def trust(self, url: str) -> None:
+        """Take the user and password of a URL for all that is asked of the same server."""
+        bare, credentials = split_credentials(url)
+        if credentials:
+            self._credentials[_origin(bare)] = credentials
 
     def stream(self, url: str, headers: Optional[dict[str, str]] = None, method: str = "GET") -> Any:
         """The response to one request, its body unread: close it. Who reads counts in ``received``.

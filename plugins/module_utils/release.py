@@ -26,6 +26,8 @@ TEMPORARY = ".tmp-"
 REMOVED = ".removed-"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _LARGEST_MARK = 1024 * 1024
+# What an interrupted pip leaves begins with ~ and is no distribution.
+_DIST_INFO = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>[^-]+)\.dist-info")
 
 
 class ReleaseError(Exception):
@@ -172,6 +174,8 @@ def describe_environment(path: str) -> dict[str, Any]:
         "is_environment": problem is None,
         "problem": problem,
         "version": _installed_version(path, "vllm"),
+        # Where there are several of one distribution, all their versions: none of them is the version.
+        "distributions": {name: ", ".join(sorted(versions)) for name, versions in sorted(distributions(path).items())},
     }
 
 
@@ -180,16 +184,21 @@ def site_packages(path: str) -> list[str]:
     return sorted(filter(os.path.isdir, glob.glob(os.path.join(glob.escape(path), "lib", "python3*", "site-packages"))))
 
 
-def _installed_version(path: str, name: str) -> Optional[str]:
-    """The version that a distribution's ``.dist-info`` is named after; None without one or with several."""
-    found = set()
+def distributions(path: str) -> dict[str, set[str]]:
+    """The versions that each distribution's ``.dist-info`` are named after, by normalised name; no content is read."""
+    found: dict[str, set[str]] = {}
     for directory in site_packages(path):
         for entry in os.listdir(directory):
-            stem, suffix = os.path.splitext(entry)
-            distribution, _dash, version = stem.partition("-")
-            if suffix == ".dist-info" and version and normalise(distribution) == name:
-                found.add(version)
-    return found.pop() if len(found) == 1 else None
+            match = _DIST_INFO.fullmatch(entry)
+            if match:
+                found.setdefault(normalise(match["name"]), set()).add(match["version"])
+    return found
+
+
+def _installed_version(path: str, name: str) -> Optional[str]:
+    """The version of a distribution; None without one or with several."""
+    found = distributions(path).get(name, set())
+    return next(iter(found)) if len(found) == 1 else None
 
 
 def _age(place: Place) -> tuple[str, int, str]:

@@ -21,11 +21,11 @@ from ansible_collections.pristine.vllm.plugins.module_utils.lock import LockRow
 from ansible_collections.pristine.vllm.plugins.module_utils.process import readable_files
 from ansible_collections.pristine.vllm.plugins.module_utils.quarantine import Quarantine
 from ansible_collections.pristine.vllm.plugins.module_utils.wheel_name import canonical_version, parse_wheel_name
-from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse_fetch import (
-    INCOMING,
-    Source,
+from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse_fetch import INCOMING, Source, fetch
+from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse_resume import (
     WheelhouseError,
-    fetch,
+    fetch_direct,
+    sweep_partials,
 )
 
 # Where a wheel with a wrong digest goes when no quarantine is given: out of the way of --find-links, and not lost.
@@ -57,11 +57,16 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """What was done. ``bytes`` were downloaded; ``rejected`` has path, sha256 and kept (None in check mode)."""
+    """What was done. ``bytes`` were downloaded; ``rejected`` has path, sha256 and kept (None in check mode).
+
+    ``missing`` are the pins that were left out, because nothing was to be fetched; ``files`` the names by pin.
+    """
 
     changed: bool
     downloaded: list[str]
     present: int
+    missing: list[str] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
     bytes: int = 0
     rejected: list[dict[str, Optional[str]]] = field(default_factory=list)
 
@@ -92,17 +97,19 @@ def plan(path: str, rows: Sequence[LockRow]) -> Plan:
 
 
 def complete(
-    path: str, rows: Sequence[LockRow], source: Source, quarantine: Optional[str] = None, check: bool = False
+    path: str, rows: Sequence[LockRow], source: Optional[Source], quarantine: Optional[str] = None, check: bool = False
 ) -> Outcome:
     """Bring the folder to hold a right wheel for each row; safe to kill and to call again.
 
+    :param source: None to fetch nothing, and only move aside what is wrong.
     :param quarantine: directory for wheels with a wrong digest; default `REJECTED` in the folder.
     :param check: decide only.
     :raises WheelhouseError: a wheel could not be had; what was fetched before it is kept.
     :raises BusyError: another run is filling the folder.
     """
-    if check:
-        return _outcome(plan(path, rows) if os.path.lexists(path) else Plan({}, list(rows), []))
+    there = os.path.lexists(path)
+    if check or not (source or there):
+        return _outcome(plan(path, rows) if there else Plan({}, list(rows), []), source)
     with readable_files():
         try:
             os.makedirs(path, exist_ok=True)
@@ -111,21 +118,48 @@ def complete(
         with exclusive(path) as held:
             sweep(path, INCOMING)
             decided = plan(path, rows)
-            outcome = _outcome(decided)
+            sweep_partials(path, decided.missing)
+            outcome = _outcome(decided, source)
             kept = Quarantine(quarantine or os.path.join(path, REJECTED))
             for wrong, entry in zip(decided.wrong, outcome.rejected):
                 entry["kept"] = kept.keep(wrong.path, move=True).kept
-            if decided.missing:
-                outcome.bytes = fetch(path, decided.missing, source, held)
+            if decided.missing and source:
+                outcome.bytes = _fetch(path, decided.missing, source, kept, held)
+                outcome.files = _names(path, rows)
     return outcome
 
 
-def _outcome(decided: Plan) -> Outcome:
+def _fetch(path: str, missing: Sequence[LockRow], source: Source, kept: Quarantine, held: int) -> int:
+    """The wheel that has an address of its own first: indexes of nightlies move on, others stay."""
+    rest = list(missing)
+    total = 0
+    if source.direct:
+        for row in filter(source.direct.is_for, missing):
+            total += fetch_direct(path, row, source.direct, kept, source.timeout)
+            rest.remove(row)
+    return total + (fetch(path, rest, source, held) if rest else 0)
+
+
+def _names(path: str, rows: Sequence[LockRow]) -> dict[str, str]:
+    """The file name of each row's wheel, by pin, of a folder that was just completed: nothing is read again."""
+    by_key = {row.key: row.pin for row in rows}
+    found: dict[str, str] = {}
+    for filename in _wheels(path):
+        name = parse_wheel_name(filename)
+        pin = by_key.get((name.name, canonical_version(name.version))) if name else None
+        if pin:
+            found.setdefault(pin, filename)
+    return found
+
+
+def _outcome(decided: Plan, source: Optional[Source]) -> Outcome:
     rejected: list[dict[str, Optional[str]]] = [
         {"path": wrong.path, "sha256": wrong.sha256 or None, "kept": None} for wrong in decided.wrong
     ]
     pins = [row.pin for row in decided.missing]
-    return Outcome(decided.changed, pins, len(decided.present), rejected=rejected)
+    fetched, missing = (pins, []) if source else ([], pins)
+    changed = decided.changed if source else bool(decided.wrong)
+    return Outcome(changed, fetched, len(decided.present), missing, decided.present, rejected=rejected)
 
 
 def _wheels(path: str) -> list[str]:

@@ -72,6 +72,13 @@ environment:
     version:
       description: The installed version of vLLM, as its C(.dist-info) is named. V(none) without one or with several.
       type: str
+    distributions:
+      description:
+        - The installed version of each distribution by its normalised name, as the C(.dist-info) are named.
+        - Of one with several C(.dist-info), all versions in one text, such as V(1.0, 2.0).
+      type: dict
+      sample:
+        torch: 2.10.0
 current:
   description: Where C(current) leads. V(none) when there is no such link.
   returned: success

@@ -43,7 +43,7 @@ options:
     type: path
     required: true
   run_id:
-    description: Id of the run, which must be new for V(started).
+    description: Id of the run, a name of a folder, which must be new for V(started).
     type: str
   unit:
     description: The systemd unit that serves.
@@ -136,7 +136,9 @@ options:
         type: float
         default: 60
   files:
-    description: Files that must have a content. With neither O(files[].content) nor O(files[].source), must be absent.
+    description:
+      - Files that must have a content. With neither O(files[].content) nor O(files[].source), must be absent.
+      - Their directories must be there.
     type: list
     elements: dict
     default: []
@@ -195,7 +197,7 @@ options:
         elements: str
         default: []
   wipe:
-    description: Directories of compiled kernels to remove.
+    description: Directories of compiled kernels to remove. They come back where the switchover goes back.
     type: list
     elements: path
     default: []
@@ -294,7 +296,13 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     "quarantine": {"type": "path"},
     "serving": {"type": "dict", "options": _SERVING},
     "drain": {"type": "dict", "default": {}, "options": _DRAIN},
-    "files": {"type": "list", "elements": "dict", "default": [], "options": _FILE},
+    "files": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": _FILE,
+        "mutually_exclusive": [("content", "source")],
+    },
     "configs": {"type": "list", "elements": "dict", "default": [], "options": _CONFIG},
     "keep_config": {"type": "bool", "default": False},
     "artifacts": {
@@ -359,15 +367,10 @@ def main() -> None:
     except (ServiceError, BusyError, ValueError) as error:
         module.fail_json(msg=str(error), journal=None)
     except OSError as error:
-        module.fail_json(
-            msg=f"{params_root(module.params)} cannot be written: {error}. Nothing was stopped.", journal=None
-        )
+        where = f"{module.params['root']}/switchover"
+        stopped = " Nothing was stopped." if module.params["state"] == "started" else ""
+        module.fail_json(msg=f"{where} cannot be read or written: {error}.{stopped}", journal=None)
     module.exit_json(**result)
-
-
-def params_root(params: dict[str, Any]) -> str:
-    """Where orders and journals are, for messages."""
-    return f"{params['root']}/switchover"
 
 
 if __name__ == "__main__":

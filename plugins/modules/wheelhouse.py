@@ -15,6 +15,8 @@ description:
     counts by its sha256 alone, at every run.
   - Fetches with the pip of a fresh temporary environment that the system's Python makes, by exact pin and digest,
     without dependencies and without a cache.
+  - The wheel of O(wheel_url) is fetched without pip, so that what has arrived of it is not lost when the connection
+    breaks or the run is killed. The next run fetches the rest.
   - A wheel with a wrong digest is moved aside and fetched again. Wheels that the lock does not name are left alone.
   - May be killed at any moment. A wheel gets its name when it is complete, checked and on disk.
   - C(PIP_*) settings for indexes, certificates and time limits, pip's configuration files and proxies apply. No other
@@ -38,7 +40,13 @@ options:
         will do.
       - Options, links, markers and ranges are refused.
     type: path
-    required: true
+  lock_text:
+    description: The text of the lock, in place of O(lock).
+    type: str
+  only:
+    description: The pins of the rows to look at, as RV(missing) has them. By default all.
+    type: list
+    elements: str
   builder:
     description: The text of a lock in the same form, for what is needed besides. Nightly builds need a row for uv.
     type: str
@@ -46,11 +54,41 @@ options:
     description:
       - The index to fetch from, instead of those of the host's pip settings.
       - An C(http) address is taken as trusted, because the digests vouch for what comes from it.
+      - A folder, as an absolute path or a C(file) address, is a simple index. Or it holds wheels, and then it is the
+        only source.
     type: str
+  wheel_url:
+    description:
+      - The address of one wheel, as M(pristine.vllm.nightly_index_info) returns it. Its file name tells its row.
+      - A C(file) address is copied.
+    type: str
+  wheel_index_url:
+    description: The index that lists O(wheel_url). The user and password in it are used on the same server.
+    type: str
+  fetch:
+    description:
+      - Whether to fetch. If not, RV(missing) is what the folder lacks; wrong wheels are moved aside all the same.
+    type: bool
+    default: true
+  target:
+    description:
+      - The host that the wheels are for, where it is another one.
+      - RV(pristine.vllm.nightly_index_info#module:target) is one.
+    type: dict
+    suboptions:
+      machine:
+        description: The machine, as C(uname -m) says it.
+        type: str
+      python_version:
+        description: The version of its Python, such as V(3.12).
+        type: str
+      glibc:
+        description: The version of its C library, such as V(2.36).
+        type: str
   find_links:
     description:
       - Pages and folders that pip looks at besides.
-      - The page that M(pristine.vllm.nightly_index_info) returns is one.
+      - The page that M(pristine.vllm.nightly_index_info) returns is one, unless it is a C(metadata.json).
     type: list
     elements: str
     default: []
@@ -78,16 +116,22 @@ EXAMPLES = r"""
   pristine.vllm.wheelhouse:
     path: /opt/vllm/wheels
     lock: /opt/vllm/lock.txt
-    find_links:
-      - "{{ pinned.page }}"
+    wheel_url: "{{ pinned.url }}"
 
 - name: The same without a network
   pristine.vllm.wheelhouse:
     path: /opt/vllm/wheels
     lock: /opt/vllm/lock.txt
-    find_links:
-      - /mnt/wheels
-    no_index: true
+    index_url: /mnt/wheels
+
+- name: Once for all hosts of a site, on the controller
+  pristine.vllm.wheelhouse:
+    path: /srv/wheels
+    lock_text: "{{ lookup('ansible.builtin.file', 'lock.txt') }}"
+    target: "{{ pinned.target }}"
+    wheel_url: "{{ pinned.url }}"
+  delegate_to: localhost
+  throttle: 1
 """
 
 RETURN = r"""
@@ -98,8 +142,19 @@ downloaded:
   elements: str
   sample:
     - vllm==0.16.0rc2.dev313+g662205d34
+missing:
+  description: The pins that have no wheel, where O(fetch=false).
+  returned: success
+  type: list
+  elements: str
+files:
+  description: The file name of each wheel that is there, by pin. In check mode of those that were there before.
+  returned: success
+  type: dict
+  sample:
+    vllm==0.16.0rc2.dev313+g662205d34: vllm-0.16.0rc2.dev313+g662205d34-cp38-abi3-manylinux_2_31_x86_64.whl
 bytes:
-  description: The size of what was fetched. 0 in check mode.
+  description: The size of what was fetched by this run. 0 in check mode.
   returned: success
   type: int
 present:
@@ -124,9 +179,11 @@ rejected:
 """
 
 import os
+from typing import Any, Optional
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import BusyError
+from ansible_collections.pristine.vllm.plugins.module_utils.index_http import secrets_of
 from ansible_collections.pristine.vllm.plugins.module_utils.lock import (
     LockError,
     LockRow,
@@ -134,54 +191,92 @@ from ansible_collections.pristine.vllm.plugins.module_utils.lock import (
     parse_lock,
     read_lock,
 )
+from ansible_collections.pristine.vllm.plugins.module_utils.wheel_target import target_of
 from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse import Outcome, complete
-from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse_fetch import Source, WheelhouseError
+from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse_fetch import Source
+from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse_resume import Direct, WheelhouseError
+
+_ADDRESSES = ("index_url", "wheel_url", "wheel_index_url")
 
 
 def _diff(rows: list[LockRow], outcome: Outcome) -> dict[str, str]:
-    absent = set(outcome.downloaded)
+    absent = {*outcome.downloaded, *outcome.missing}
     before = "".join(f"{row.pin}\n" for row in rows if row.pin not in absent)
     before += "".join(f"{entry['path']} (wrong sha256)\n" for entry in outcome.rejected)
-    return {"before": before, "after": "".join(f"{row.pin}\n" for row in rows)}
+    return {"before": before, "after": "".join(f"{row.pin}\n" for row in rows if row.pin not in outcome.missing)}
+
+
+def _source(params: dict[str, Any]) -> Optional[Source]:
+    if not params["fetch"]:
+        return None
+    names = ("python", "index_url", "find_links", "no_index", "timeout")
+    url, index = params["wheel_url"], params["wheel_index_url"] or ""
+    return Source(
+        **{name: params[name] for name in names},
+        target=target_of(params["target"]) if params["target"] else None,
+        direct=Direct(url, index) if url else None,
+    )
+
+
+def _unwritten(module: AnsibleModule) -> bool:
+    """Whether an earlier task of this check would have written the lock."""
+    return bool(module.check_mode and module.params["lock"] and not os.path.lexists(module.params["lock"]))
 
 
 def _rows(module: AnsibleModule) -> list[LockRow]:
-    builder = parse_lock(module.params["builder"], "builder") if module.params["builder"] else []
-    if module.check_mode and not os.path.lexists(module.params["lock"]):
-        module.warn(f"lock {module.params['lock']} is not there yet: its rows are not checked")
-        return builder
-    return merge_rows(read_lock(module.params["lock"]), builder)
+    params = module.params
+    rows = parse_lock(params["builder"], "builder") if params["builder"] else []
+    if _unwritten(module):
+        module.warn(f"lock {params['lock']} is not there yet: its rows are not checked")
+    elif params["lock"]:
+        rows = merge_rows(read_lock(params["lock"]), rows)
+    else:
+        rows = merge_rows(parse_lock(params["lock_text"], "lock_text"), rows)
+    return rows if params["only"] is None else [row for row in rows if row.pin in params["only"]]
 
 
 def main() -> None:
-    """Uses of ``module``: params, check_mode, warn, exit_json, fail_json."""
+    """Uses of ``module``: params, check_mode, no_log_values, warn, exit_json, fail_json."""
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},
-            "lock": {"type": "path", "required": True},
+            "lock": {"type": "path"},
+            "lock_text": {"type": "str"},
+            "only": {"type": "list", "elements": "str"},
             "builder": {"type": "str"},
             "index_url": {"type": "str"},
             "find_links": {"type": "list", "elements": "str", "default": []},
             "no_index": {"type": "bool", "default": False},
+            "wheel_url": {"type": "str"},
+            "wheel_index_url": {"type": "str"},
+            "fetch": {"type": "bool", "default": True},
+            "target": {
+                "type": "dict",
+                "options": {name: {"type": "str"} for name in ("machine", "python_version", "glibc")},
+            },
             "python": {"type": "path", "default": "/usr/bin/python3"},
             "quarantine": {"type": "path"},
             "timeout": {"type": "float", "default": 3600},
         },
+        mutually_exclusive=[("lock", "lock_text")],
+        required_one_of=[("lock", "lock_text")],
         supports_check_mode=True,
     )
     params = module.params
-    names = ("python", "index_url", "find_links", "no_index", "timeout")
-    source = Source(**{name: params[name] for name in names})
+    addresses = [params[name] or "" for name in _ADDRESSES] + params["find_links"]
+    module.no_log_values.update(secrets_of(addresses))
     try:
         rows = _rows(module)
-        outcome = complete(params["path"], rows, source, params["quarantine"], module.check_mode)
+        outcome = complete(params["path"], rows, _source(params), params["quarantine"], module.check_mode)
     except (LockError, WheelhouseError, BusyError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:
         module.fail_json(msg=f"wheelhouse {params['path']} cannot be filled: {error}. Fix that and run again.")
     module.exit_json(
-        changed=outcome.changed or not os.path.lexists(params["lock"]),
+        changed=outcome.changed or _unwritten(module),
         downloaded=outcome.downloaded,
+        missing=outcome.missing,
+        files=outcome.files,
         bytes=outcome.bytes,
         present=outcome.present,
         rejected=outcome.rejected,

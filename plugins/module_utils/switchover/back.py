@@ -7,35 +7,38 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Callable, Optional
+import stat
+import time
+from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.adoption import undo_adoption
 from ansible_collections.pristine.vllm.plugins.module_utils.adoption_plan import adopted_release
 from ansible_collections.pristine.vllm.plugins.module_utils.command import Run
-from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import exclusive
-from ansible_collections.pristine.vllm.plugins.module_utils.files import atomic_write, read_file
-from ansible_collections.pristine.vllm.plugins.module_utils.release import Layout
+from ansible_collections.pristine.vllm.plugins.module_utils.drain import StopError
+from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import BusyError, exclusive
+from ansible_collections.pristine.vllm.plugins.module_utils.files import TEMPORARY, atomic_write, read_file
+from ansible_collections.pristine.vllm.plugins.module_utils.model_config import ModelConfigError
+from ansible_collections.pristine.vllm.plugins.module_utils.release import TEMPORARY as TEMPORARY_LINK
+from ansible_collections.pristine.vllm.plugins.module_utils.release import Layout, ReleaseError
 from ansible_collections.pristine.vllm.plugins.module_utils.release_switch import switch
-from ansible_collections.pristine.vllm.plugins.module_utils.switchover import service, snapshot
-from ansible_collections.pristine.vllm.plugins.module_utils.switchover.changes import SERVED_UNIT, unit_file
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover import changes, service, snapshot
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal import Journal
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.order import Order
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover.places import unit_file
+from ansible_collections.pristine.vllm.plugins.module_utils.unit import UnitError
 
 #: Beside the order, for root alone, and removed with it: the key that the server had before.
 KEY = "key-before"
 
 
 class Back:
-    """Knows how to make the host what it was."""
+    """Knows how to make the host what it was. One step that fails keeps none of the others from being taken."""
 
-    def __init__(self, order: Order, journal: Journal, save: Callable[[], None], run_command: Run) -> None:
-        """
-        :param save: writes the journal.
-        """
+    def __init__(self, order: Order, journal: Journal, run_command: Run) -> None:
         self._order = order
         self._journal = journal
-        self._save = save
         self._run = run_command
+        self._made = time.time()
         self._key_file = os.path.join(order.root, "switchover", order.run_id, KEY)
 
     def remember_key(self) -> None:
@@ -43,58 +46,116 @@ class Back:
         key = service.key_of(self._journal.before["main_pid"], self._order.serving.api_key)
         if key is not None:
             os.makedirs(os.path.dirname(self._key_file), mode=0o700, exist_ok=True)
-            atomic_write(self._key_file, key.encode(), mode=0o600)
+            atomic_write(self._key_file, os.fsencode(key), mode=0o600)
+
+    def key(self) -> Optional[str]:
+        """The key that was kept; None where there was none."""
+        try:
+            return os.fsdecode(read_file(self._key_file))
+        except OSError:
+            return None
+
+    def sweep(self) -> None:
+        """Remove what one that was killed before us was just writing, beside what it was to replace."""
+        order = self._order
+        places = {os.path.dirname(path) for path in changes.paths_of(order)}
+        for directory in (*places, order.root, os.path.join(order.root, "current")):
+            with contextlib.suppress(OSError):
+                names = [name for name in os.listdir(directory) if name.startswith((TEMPORARY, TEMPORARY_LINK))]
+                for path in (os.path.join(directory, name) for name in names):
+                    info = os.lstat(path)
+                    # A younger one is of somebody who lives.
+                    if not stat.S_ISDIR(info.st_mode) and info.st_ctime < self._made:
+                        os.unlink(path)
 
     def go(self) -> None:
         """Put everything back and prove it.
 
-        Where the version that served before needs the adapted configuration too, that stays: a host that was found with
-        a refreshed one served only because its process had read the old one. To the letter where it does not start so.
+        Where the version that served before needs the adapted configuration too, it gets that: a host that was found
+        with a refreshed one served only because its process had read the old one. To the letter where it does not
+        start so.
 
-        :raises Exception: it cannot be put back, or does not serve.
+        :raises Exception: something could not be put back, or it does not serve.
         """
-        kept = self._order.keep_config and bool(self._journal.config)
+        self._journal.completion = None
+        adapted = self._order.keep_config and bool(self._order.configs)
         try:
-            self._once(to_the_letter=not kept)
-        except service.ServiceError:
-            if not kept:
+            self._once(adapted)
+        except (service.ServiceError, ModelConfigError):
+            if not adapted:
                 raise
-            self._once(to_the_letter=True)
+            self._once(adapted=False)
 
-    def _once(self, to_the_letter: bool) -> None:
+    def _once(self, adapted: bool) -> None:
         order, before = self._order, self._journal.before
-        if order.restart:
-            service.stop(order, "", None, self._run)
-            if not before["enabled"] and os.path.exists(unit_file(order.unit)):
-                # While the new unit is there: the old one may not say where it had been linked.
-                service.systemctl(["disable", "--", order.unit], self._run)
-        self._restore(to_the_letter)
-        service.systemctl(["daemon-reload"], self._run)
+        running = self._stop() if order.restart else None
+        problem = self._restore(adapted)
+        self._try(["daemon-reload"])
+        if running is not None:
+            # What hangs in the driver ends with a reboot, and what comes up then is what was.
+            raise running
         if order.restart and before["known"]:
             service.start(order, order.serving.timeout, self._run)
-            serving = service.serving_before(order, before, self._key())
+            serving = service.serving_before(order, before, self.key())
             self._journal.completion = service.prove(order, serving, None, self._run).completion
+        elif order.restart and before["active"]:
+            raise service.ServiceError(
+                f"{order.unit} ran without a unit that systemd could load, so nothing can start it again. "
+                f"Write {unit_file(order.unit)} as it was, or run the provision."
+            )
+        if problem is not None:
+            raise problem
 
-    def _restore(self, to_the_letter: bool) -> None:
-        if self._order.adopt:
-            self._undo_adoption()
-        configs = {entry.path for entry in self._order.configs}
+    def _stop(self) -> Optional[Exception]:
+        """Stop the new one, which may be answering requests by now; returns why it cannot be."""
+        order = self._order
+        problem: Optional[Exception] = None
+        drain = order.drain if self._journal.serving_at is not None else None
+        try:
+            service.stop(order, order.serving.url if drain else "", drain, self._run)
+        except (StopError, UnitError, OSError) as error:
+            problem = error
+        if not self._journal.before["enabled"] and os.path.exists(unit_file(order.unit)):
+            # While the new unit is there: the old one may not say where it had been linked.
+            self._try(["disable", "--", order.unit])
+        return problem
+
+    def _restore(self, adapted: bool) -> Optional[Exception]:
+        """Put back files, links and caches; returns what could not be."""
+        configs = {entry.path for entry in self._order.configs if adapted and os.path.lexists(entry.path)}
         saved = [snapshot.Saved(**entry) for entry in self._journal.saved]
-        with exclusive(self._order.root):
-            snapshot.restore(entry for entry in saved if to_the_letter or entry.path not in configs)
+        try:
+            self._undo_adoption()
+        except (ReleaseError, BusyError, OSError) as error:
+            return error
+        with contextlib.ExitStack() as stack:
+            # Waited for, but nobody who holds it for long is worth a service that stays down.
+            with contextlib.suppress(BusyError, OSError):
+                stack.enter_context(exclusive(self._order.root))
+            changes.put_back_wiped(self._order, self._journal)
+            try:
+                snapshot.restore(entry for entry in saved if entry.path not in configs)
+            except OSError as error:
+                return error
+            if adapted:
+                changes.adapt(self._order, self._journal)
+        return None
 
     def _undo_adoption(self) -> None:
         """Put an environment of others back where it was; its links first lead to it again."""
         layout, path = Layout(self._order.root), self._order.adopt
+        if not path:
+            return
         place, live = adopted_release(layout, path), layout.link("current")
         if place and place.id and live and live.path != place.path:
             switch(layout, place.id, None)
         undo_adoption(layout, path)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(path, SERVED_UNIT))
+            os.unlink(os.path.join(path, changes.SERVED_UNIT))
 
-    def _key(self) -> Optional[str]:
+    def _try(self, words: list[str]) -> None:
+        """Have systemd do what the start that follows may well do without."""
         try:
-            return os.fsdecode(read_file(self._key_file))
-        except FileNotFoundError:
-            return None
+            service.systemctl(words, self._run)
+        except service.ServiceError as error:
+            self._journal.cautions.append(str(error))

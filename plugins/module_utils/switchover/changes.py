@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from dataclasses import dataclass, field
@@ -13,16 +14,19 @@ from typing import Optional
 from ansible_collections.pristine.vllm.plugins.module_utils import debug_artifacts, model_config
 from ansible_collections.pristine.vllm.plugins.module_utils.adoption import adopt, plan_adoption
 from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import discard
-from ansible_collections.pristine.vllm.plugins.module_utils.files import atomic_write, read_file
+from ansible_collections.pristine.vllm.plugins.module_utils.files import atomic_write, fsync_directory, read_file
 from ansible_collections.pristine.vllm.plugins.module_utils.quarantine import Quarantine
+from ansible_collections.pristine.vllm.plugins.module_utils.record.options import scan_options
 from ansible_collections.pristine.vllm.plugins.module_utils.release import Layout
 from ansible_collections.pristine.vllm.plugins.module_utils.release_switch import plan_switch, switch
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal import Journal
-from ansible_collections.pristine.vllm.plugins.module_utils.switchover.order import Config, Order
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover.order import Config, File, Order
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover.places import unit_file, wants_link
 
 _UNIT_LIMIT = 1024 * 1024
 #: In a release's own folder: the unit with which it served, for a later way back to it.
 SERVED_UNIT = "unit.service"
+_ROOT = (0, 0)
 
 
 class ChangeError(Exception):
@@ -37,39 +41,54 @@ class Changes:
     configs: list[model_config.ConfigPlan] = field(default_factory=list)
 
 
-def unit_file(unit: str) -> str:
-    """Where the unit's own file lies."""
-    return f"/etc/systemd/system/{unit.removesuffix('.service')}.service"
-
-
 def paths_of(order: Order) -> list[str]:
     """Every path that the order changes, links included: what must be kept for the way back."""
     links = [os.path.join(order.root, name) for name in ("current", "previous")] if order.release else []
+    # Enabling the unit makes one more.
+    links += [wants_link(order.unit)] if order.restart else []
     return links + [entry.path for entry in order.files] + [entry.path for entry in order.configs]
 
 
 def decide(order: Order) -> Changes:
     """Read what is there and decide; changes nothing.
 
-    :raises ChangeError: a source or configuration cannot be read.
+    :raises ChangeError: a source or configuration cannot be read, or a file not be written where it belongs.
     :raises ReleaseError: there is no such release.
+    :raises ScanError: what is to be verified means nothing.
     """
     changes = Changes()
     if order.release:
         plan_switch(Layout(order.root), order.release, None)
+        if order.adopt:
+            plan_adoption(Layout(order.root), order.adopt)
     for entry in order.files:
-        try:
-            content = entry.content.encode() if entry.content is not None else None
-            if entry.source is not None:
-                content = read_file(entry.source, _UNIT_LIMIT)
-        except OSError as error:
-            raise ChangeError(f"{entry.source} cannot be read: {error.strerror}. Nothing was stopped.") from error
-        changes.files[entry.path] = (content, entry.mode)
+        changes.files[entry.path] = (_content(entry), entry.mode)
+    if order.verify:
+        scan_options(order.verify)
     for config in order.configs:
         plan = config_plan(config)
         if plan is not None:
             changes.configs.append(plan)
     return changes
+
+
+def _content(entry: File) -> Optional[bytes]:
+    """
+    :raises ChangeError: it cannot be read, or there is no place for it.
+    """
+    content = entry.content.encode() if entry.content is not None else None
+    if entry.source is not None:
+        try:
+            content = read_file(entry.source, _UNIT_LIMIT + 1)
+        except OSError as error:
+            raise ChangeError(f"{entry.source} cannot be read: {error.strerror}. Nothing was stopped.") from error
+        if len(content) > _UNIT_LIMIT:
+            raise ChangeError(f"{entry.source} has more than {_UNIT_LIMIT} bytes: it is no unit. Nothing was stopped.")
+    directory = os.path.dirname(entry.path)
+    if content is not None and not os.access(directory, os.W_OK):
+        why = "cannot be written" if os.path.isdir(directory) else "is no directory"
+        raise ChangeError(f"{entry.path} has no place: {directory} {why}. Nothing was stopped. Make it, and run again.")
+    return content
 
 
 def config_plan(config: Config) -> Optional[model_config.ConfigPlan]:
@@ -98,18 +117,33 @@ def apply(order: Order, changes: Changes, journal: Journal) -> bool:
     for path in order.wipe:
         _put_aside(path)
     for plan in changes.configs:
-        if plan.changes:
-            kept = model_config.apply(plan, quarantine)
-            removed = [".".join(outcome.path) for outcome in plan.outcomes if outcome.outcome != "unchanged"]
-            journal.config.append({"path": plan.path, "changed": removed, **dataclasses.asdict(kept)})
+        _edit(plan, quarantine, journal)
     reload = _write_files(changes)
     if order.release:
         switch(Layout(order.root), order.release, None)
     return reload
 
 
+def adapt(order: Order, journal: Journal) -> None:
+    """Have the configurations edited, whatever they hold now: what served before needs it as well.
+
+    :raises ModelConfigError: one cannot be.
+    """
+    for config in order.configs:
+        plan = config_plan(config)
+        if plan is not None:
+            _edit(plan, Quarantine(order.quarantine), journal)
+
+
+def _edit(plan: model_config.ConfigPlan, quarantine: Quarantine, journal: Journal) -> None:
+    if plan.changes:
+        kept = model_config.apply(plan, quarantine)
+        removed = [".".join(outcome.path) for outcome in plan.outcomes if outcome.outcome != "unchanged"]
+        journal.config.append({"path": plan.path, "changed": removed, **dataclasses.asdict(kept)})
+
+
 def clear(order: Order, journal: Journal) -> None:
-    """Move debug artifacts to the quarantine and remove what was put aside: while the model loads.
+    """Move debug artifacts to the quarantine: while the model loads.
 
     What cannot be moved stays and is told: a stray file is no reason to go back.
     """
@@ -119,22 +153,41 @@ def clear(order: Order, journal: Journal) -> None:
         moved: tuple[debug_artifacts.Artifact, ...] = ()
         try:
             found = debug_artifacts.plan(wanted.globs, wanted.suggested_globs, [*wanted.protect, quarantine.directory])
+            journal.cautions += [f"{entry.path} is left: {entry.reason}" for entry in found.left]
             moved = debug_artifacts.apply(found, quarantine)
         except debug_artifacts.MoveError as error:
             moved = error.moved
             journal.cautions.append(str(error))
         journal.artifacts = [dataclasses.asdict(entry) for entry in moved]
+
+
+def discard_wiped(order: Order, journal: Journal) -> None:
+    """Remove what was put aside: when there is no way back to it any more, and before there is one."""
+    for path in order.wipe:
+        for place in (_aside(path), _discarded(path)):
+            try:
+                discard(place)
+            except OSError as error:
+                journal.cautions.append(f"{place} cannot be removed: {error.strerror}. Remove it by hand.")
+
+
+def put_back_wiped(order: Order, journal: Journal) -> None:
+    """Put back what was put aside: what served before would have to compile it again."""
     for path in order.wipe:
         try:
-            discard(_aside(path))
+            if os.path.lexists(_aside(path)):
+                discard(_discarded(path))
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(path, _discarded(path))
+                os.rename(_aside(path), path)
         except OSError as error:
-            journal.cautions.append(f"{_aside(path)} cannot be removed: {error.strerror}. Remove it by hand.")
+            journal.cautions.append(f"{path} is not what it was: {error.strerror}. It is in {_aside(path)}.")
 
 
 def _adopt(order: Order, journal: Journal) -> None:
     """Make an environment of others the way back, where one is to be; only now, for nothing may run from it."""
-    layout = Layout(order.root)
     if order.adopt:
+        layout = Layout(order.root)
         note = adopt(layout, plan_adoption(layout, order.adopt), {"run_id": order.run_id}).note
         if note:
             journal.cautions.append(note)
@@ -143,9 +196,11 @@ def _adopt(order: Order, journal: Journal) -> None:
 def _keep_served_unit(order: Order) -> None:
     """Keep the unit with the release that served until now: a way back that is taken later needs it."""
     place, path = Layout(order.root).link("current"), unit_file(order.unit)
-    if place and os.path.isdir(place.path) and os.path.isfile(path):
+    # Either may be gone: then there is no way back to it anyhow.
+    if place and place.id != order.release and os.path.isdir(place.path) and os.path.isfile(path):
+        text = read_file(os.path.realpath(path), _UNIT_LIMIT)
         # For root alone: a unit written by hand may hold a key on its command line.
-        atomic_write(os.path.join(place.path, SERVED_UNIT), read_file(path, _UNIT_LIMIT), mode=0o600, owner=(0, 0))
+        atomic_write(os.path.join(place.path, SERVED_UNIT), text, mode=0o600, owner=_ROOT)
 
 
 def _write_files(changes: Changes) -> bool:
@@ -154,9 +209,10 @@ def _write_files(changes: Changes) -> bool:
         if content is None:
             if os.path.lexists(path):
                 os.unlink(path)
+                fsync_directory(os.path.dirname(path))
                 written = True
         elif not _holds(path, content, mode):
-            atomic_write(path, content, mode=mode, owner=(0, 0))
+            atomic_write(path, content, mode=mode, owner=_ROOT)
             written = True
     return written
 
@@ -164,7 +220,7 @@ def _write_files(changes: Changes) -> bool:
 def _holds(path: str, content: bytes, mode: int) -> bool:
     try:
         info = os.lstat(path)
-        return (info.st_mode & 0o7777, info.st_uid, info.st_gid) == (mode, 0, 0) and read_file(path) == content
+        return (info.st_mode & 0o7777, info.st_uid, info.st_gid) == (mode, *_ROOT) and read_file(path) == content
     except OSError:
         return False
 
@@ -173,9 +229,12 @@ def _aside(path: str) -> str:
     return f"{os.path.normpath(path)}.removed"
 
 
+def _discarded(path: str) -> str:
+    return f"{os.path.normpath(path)}.discarded"
+
+
 def _put_aside(path: str) -> None:
-    """A rename at once; removing gigabytes of compiled kernels would cost downtime."""
-    if os.path.lexists(path):
-        if os.path.lexists(_aside(path)):
-            discard(_aside(path))
+    """A rename; removing gigabytes of compiled kernels would cost downtime, and they may be wanted again."""
+    discard(_aside(path))
+    with contextlib.suppress(FileNotFoundError):
         os.rename(path, _aside(path))

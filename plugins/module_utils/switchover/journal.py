@@ -9,10 +9,12 @@ import dataclasses
 import json
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import atomic_write, read_file
+from ansible_collections.pristine.vllm.plugins.module_utils.redact import redact
 
 JOURNAL = "journal.json"
 #: In their order; the names that the play and the run record use.
@@ -25,14 +27,23 @@ STUCK = "going back failed"
 _LARGEST = 16 * 1024 * 1024
 
 
+class JournalError(ValueError):
+    """A journal cannot be read. The text says which, why and what to do next."""
+
+
 @dataclass
 class Journal:
     """What has happened. Times are seconds since the epoch by the host's clock, durations are by its monotonic one.
 
-    ``touched`` is set before the first thing changes, ``saved`` tells how all of it was before.
+    ``touched`` is set before the first thing changes, ``saved`` tells how all of it was before. ``hooked`` is set
+    before the first of the operator's commands, ``returned`` when what was before serves again, ``boot`` tells in which
+    boot of the host it was handed over.
     """
 
     run_id: str
+    boot: str = ""
+    hooked: bool = False
+    returned: bool = False
     phases: list[dict[str, Any]] = field(default_factory=list)
     touched: bool = False
     saved: list[dict[str, Any]] = field(default_factory=list)
@@ -77,6 +88,13 @@ class Journal:
         """Whether a phase was passed."""
         return any(phase["name"] == name and phase["finished"] is not None for phase in self.phases)
 
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Take secrets out of all that was said by a server, a program or an exception."""
+        known = list(secrets)
+        self.failure = redact(self.failure, known) if self.failure else self.failure
+        self.completion = redact(self.completion, known) if self.completion else self.completion
+        self.cautions = [redact(text, known) for text in self.cautions]
+
     def save(self, directory: str) -> None:
         """Write it, synced: what follows may be cut off at any moment."""
         data = json.dumps(dataclasses.asdict(self), indent=1).encode()
@@ -86,11 +104,27 @@ class Journal:
 def load_journal(directory: str) -> Optional[Journal]:
     """The journal in a directory; None when there is none yet.
 
-    :raises ValueError: it is damaged.
+    :raises JournalError: it is damaged.
     """
+    path = os.path.join(directory, JOURNAL)
     try:
-        return Journal(**json.loads(read_file(os.path.join(directory, JOURNAL), _LARGEST)))
+        journal = Journal(**json.loads(read_file(path, _LARGEST)))
+        _check(journal)
     except FileNotFoundError:
         return None
-    except TypeError as error:
-        raise ValueError(f"{os.path.join(directory, JOURNAL)} is damaged: {error}") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise JournalError(
+            f"{path} is damaged ({error}), so nobody can tell what this switchover did, nor undo it. What it replaced "
+            "is in the quarantine of its run. Next: see that the service serves and from which release, then remove "
+            f"{directory} and run again."
+        ) from error
+    return journal
+
+
+def _check(journal: Journal) -> None:
+    if not isinstance(journal.before, dict) or not isinstance(journal.saved, list):
+        raise TypeError("what was before is not told")
+    for phase in journal.phases:
+        str(phase["name"]), phase["started"], phase["finished"]
+    for entry in journal.saved:
+        str(entry["path"])

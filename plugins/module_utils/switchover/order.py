@@ -8,12 +8,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import atomic_write, read_file
 
 ORDER = "order.json"
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
 _LARGEST = 64 * 1024 * 1024
 
 
@@ -113,13 +115,17 @@ def load_order(directory: str) -> Order:
     try:
         return order_of(json.loads(read_file(path, _LARGEST)))
     except (ValueError, TypeError, KeyError) as error:
-        raise OrderError(f"{path} is damaged ({error}): it cannot be carried out, nor undone by itself") from error
+        raise OrderError(
+            f"{path} is damaged ({error}): the switchover can be neither carried out nor undone. How far it came is in "
+            "journal.json beside it, what it replaced in the quarantine of its run. "
+            f"Next: see that the service serves and from which release, then remove {directory} and run again."
+        ) from error
 
 
 def order_of(data: dict[str, Any]) -> Order:
     """Plain data as an order.
 
-    :raises OrderError: a path is not absolute.
+    :raises OrderError: a path is not absolute, or something else means nothing.
     """
     values = dict(data)
     values["serving"] = Serving(**values["serving"])
@@ -128,9 +134,21 @@ def order_of(data: dict[str, Any]) -> Order:
     values["files"] = [File(**entry) for entry in values.get("files", [])]
     values["configs"] = [Config(**entry) for entry in values.get("configs", [])]
     order = Order(**values)
+    _check(order)
     paths = [order.root, order.quarantine, *order.wipe]
     paths += [entry.path for entry in order.files] + [entry.path for entry in order.configs]
     for path in [*paths, *([order.adopt] if order.adopt else [])]:
         if not os.path.isabs(path):
             raise OrderError(f"path {path!r} of the switchover is not absolute: give an absolute one")
     return order
+
+
+def _check(order: Order) -> None:
+    if not _RUN_ID.fullmatch(order.run_id):
+        raise OrderError(f"run id {order.run_id!r} is no name of a folder: give one such as 20261130T020000Z")
+    for words in [*order.drain.before, *order.drain.after]:
+        if not words or not all(isinstance(word, str) for word in words):
+            raise OrderError(f"command {words!r} of the drain is no list of words: give one such as [/usr/bin/lb, out]")
+    for entry in order.files:
+        if entry.content is not None and entry.source is not None:
+            raise OrderError(f"file {entry.path} has both a content and a source: give one of them")

@@ -11,23 +11,46 @@ import time
 from collections.abc import Sequence
 from typing import Any, Optional
 
-from ansible_collections.pristine.vllm.plugins.module_utils.command import Run, run
+from ansible_collections.pristine.vllm.plugins.module_utils.command import Completed, Run, run
 from ansible_collections.pristine.vllm.plugins.module_utils.drain import StopAsk, Stopped
 from ansible_collections.pristine.vllm.plugins.module_utils.drain import apply as stop_unit
 from ansible_collections.pristine.vllm.plugins.module_utils.drain import plan as plan_stop
 from ansible_collections.pristine.vllm.plugins.module_utils.main_process import command_words, read_serves
 from ansible_collections.pristine.vllm.plugins.module_utils.readiness import Ladder
 from ansible_collections.pristine.vllm.plugins.module_utils.readiness_ask import Ask, Readiness
+from ansible_collections.pristine.vllm.plugins.module_utils.redact import redact
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.order import Drain, Order, Serving
 from ansible_collections.pristine.vllm.plugins.module_utils.unit import unit_problem, unit_state
 
 # A model loads for minutes; how soon its end is noticed is downtime.
 _INTERVAL = 0.25
 _ANYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 (compared, not bound)
+# What can be asked of systemd again without doing anything twice.
+_REPEATABLE = ("show", "daemon-reload", "enable", "disable", "stop")
+_TRIES = 3
+PAUSE = 1.0
+# Reading all units again takes long on a host that is busy.
+_SYSTEMCTL = 120.0
 
 
 class ServiceError(Exception):
     """The service does not do what it must. The text says what, where, why and what to do next."""
+
+
+def steady(run_command: Run = run) -> Run:
+    """Runs programs; systemd is asked again where it did not answer: one busy moment must not cost a model load."""
+
+    def again(argv: Sequence[str], timeout: float = 30.0) -> Completed:
+        done = run_command(argv, timeout=timeout)
+        if argv[0] == "systemctl" and argv[1] in _REPEATABLE:
+            for _ in range(_TRIES - 1):
+                if done.failure is None:
+                    break
+                time.sleep(PAUSE)
+                done = run_command(argv, timeout=timeout)
+        return done
+
+    return again
 
 
 def look(order: Order, proc: str = "/proc", run_command: Run = run) -> dict[str, Any]:
@@ -37,6 +60,8 @@ def look(order: Order, proc: str = "/proc", run_command: Run = run) -> dict[str,
     serves = read_serves(words)
     return {
         "known": unit_problem(state) is None,
+        "masked": state.load_state == "masked",
+        "invocation": state.invocation_id,
         "active": state.active_state == "active",
         "enabled": bool(state.enabled),
         "main_pid": state.main_pid,
@@ -47,21 +72,21 @@ def look(order: Order, proc: str = "/proc", run_command: Run = run) -> dict[str,
 
 
 def key_of(pid: int, fallback: Optional[str], proc: str = "/proc") -> Optional[str]:
-    """The API key that a running server was started with, by its command line or environment; else the fallback."""
+    """The API key that a running server was started with, by its command line or environment; else the fallback.
+
+    A wrapper says nothing of a key, and a server that wants none takes any.
+    """
     words = command_words(pid, proc)
     for word, following in zip(words, [*words[1:], ""]):
-        if word == "--api-key":
-            return following
-        if word.startswith("--api-key="):
-            return word.partition("=")[2]
+        name, equals, value = word.partition("=")
+        if name.replace("_", "-") == "--api-key":
+            return value if equals else following
     try:
         with open(f"{proc}/{pid}/environ", "rb") as stream:
             variables = dict(entry.partition(b"=")[::2] for entry in stream.read().split(b"\0"))
     except OSError:
         return fallback
-    if not words:
-        return fallback
-    return os.fsdecode(variables[b"VLLM_API_KEY"]) if b"VLLM_API_KEY" in variables else None
+    return os.fsdecode(variables[b"VLLM_API_KEY"]) if b"VLLM_API_KEY" in variables else fallback
 
 
 def serving_before(order: Order, before: dict[str, Any], api_key: Optional[str]) -> Serving:
@@ -115,7 +140,7 @@ def systemctl(words: Sequence[str], run_command: Run = run) -> None:
 
     :raises ServiceError: it does not.
     """
-    done = run_command(["systemctl", *words])
+    done = run_command(["systemctl", *words], timeout=_SYSTEMCTL)
     if done.failure is not None:
         raise ServiceError(f"systemctl {' '.join(words)} failed: {done.failure}. See `journalctl -b -u init.scope`.")
 
@@ -128,4 +153,6 @@ def hooks(commands: Sequence[Sequence[str]], timeout: float, what: str, run_comm
     for words in commands:
         done = run_command(list(words), timeout=timeout)
         if done.failure is not None:
-            raise ServiceError(f"the command {what}, {words[0]}, failed: {done.failure}. Correct it, or take it out.")
+            # The words of a command may hold a token, and so may what it says.
+            why = redact(done.failure.replace(" ".join(words), words[0]))
+            raise ServiceError(f"the command {what}, {words[0]}, failed: {why}. Correct it, or take it out.")

@@ -12,17 +12,30 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Optional
 
-from ansible_collections.pristine.vllm.plugins.module_utils.files import atomic_write, fsync_directory, read_file
+from ansible_collections.pristine.vllm.plugins.module_utils.files import (
+    TEMPORARY,
+    atomic_write,
+    fsync_directory,
+    read_file,
+)
 from ansible_collections.pristine.vllm.plugins.module_utils.quarantine import Quarantine
+
+_DISPLACED = ".displaced"
 
 
 @dataclass(frozen=True)
 class Saved:
-    """One path: ``target`` is what a link said, ``kept`` where a file's content is; neither where nothing was."""
+    """One path: ``target`` is what a link said, ``kept`` where a file's content is; neither where nothing was.
+
+    ``mode``, ``uid`` and ``gid`` are the file's own: the quarantine keeps a content once, whoever had it first.
+    """
 
     path: str
     kept: Optional[str] = None
     target: Optional[str] = None
+    mode: int = 0
+    uid: int = 0
+    gid: int = 0
 
 
 def take(paths: Iterable[str], quarantine: Quarantine) -> list[Saved]:
@@ -40,39 +53,68 @@ def take(paths: Iterable[str], quarantine: Quarantine) -> list[Saved]:
         if stat.S_ISLNK(info.st_mode):
             saved.append(Saved(path, target=os.readlink(path)))
         else:
-            saved.append(Saved(path, kept=quarantine.keep(path).kept))
+            kept = quarantine.keep(path).kept
+            saved.append(Saved(path, kept, mode=stat.S_IMODE(info.st_mode), uid=info.st_uid, gid=info.st_gid))
     return saved
 
 
 def restore(saved: Iterable[Saved]) -> None:
-    """Put back what was there; what is as it was is left alone.
+    """Put back what was there; what is as it was is left alone. A directory in the way is moved aside.
 
-    :raises OSError: one cannot be written; those before it are back.
+    :raises OSError: one cannot be written; all others are back.
     """
+    problem: Optional[OSError] = None
     for entry in saved:
-        if entry.kept is not None:
-            _restore_file(entry.path, entry.kept)
-        elif entry.target is not None:
-            _restore_link(entry.path, entry.target)
-        else:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(entry.path)
+        try:
+            _restore(entry)
+        except OSError as error:
+            problem = problem or error
+    if problem is not None:
+        raise problem
 
 
-def _restore_file(path: str, kept: str) -> None:
-    wanted, info = read_file(kept), os.lstat(kept)
+def _restore(entry: Saved) -> None:
+    _make_way(entry.path)
+    if entry.kept is not None:
+        _restore_file(entry)
+    elif entry.target is not None:
+        _restore_link(entry.path, entry.target)
+    elif os.path.lexists(entry.path):
+        os.unlink(entry.path)
+        fsync_directory(os.path.dirname(entry.path))
+
+
+def _make_way(path: str) -> None:
+    """Move a directory aside: it is not ours, and nothing of it is lost."""
+    if not os.path.isdir(path) or os.path.islink(path):
+        return
+    place, number = path + _DISPLACED, 0
+    while os.path.lexists(place):
+        number += 1
+        place = f"{path}{_DISPLACED}.{number}"
+    os.rename(path, place)
+
+
+def _restore_file(entry: Saved) -> None:
+    wanted = read_file(entry.kept or "")
     with contextlib.suppress(OSError):
-        now = os.lstat(path)
-        same = (now.st_uid, now.st_gid, now.st_mode) == (info.st_uid, info.st_gid, info.st_mode)
-        if same and read_file(path) == wanted:
+        now = os.lstat(entry.path)
+        same = (now.st_uid, now.st_gid, stat.S_IMODE(now.st_mode)) == (entry.uid, entry.gid, entry.mode)
+        if same and read_file(entry.path) == wanted:
             return
-    atomic_write(path, wanted, stat.S_IMODE(info.st_mode), (info.st_uid, info.st_gid))
+    os.makedirs(os.path.dirname(entry.path), exist_ok=True)
+    atomic_write(entry.path, wanted, entry.mode, (entry.uid, entry.gid))
 
 
 def _restore_link(path: str, target: str) -> None:
     if os.path.islink(path) and os.readlink(path) == target:
         return
-    temporary = f"{path}.pristine-{os.getpid()}"
+    # No process id in it: after a reboot they come again.
+    temporary = os.path.join(os.path.dirname(path), f"{TEMPORARY}{os.path.basename(path)}")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    # One that was killed here before us has left it.
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)
     os.symlink(target, temporary)
     os.replace(temporary, path)
     fsync_directory(os.path.dirname(path))

@@ -17,12 +17,9 @@ from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.command import Run, run
 from ansible_collections.pristine.vllm.plugins.module_utils.quarantine import Quarantine
-from ansible_collections.pristine.vllm.plugins.module_utils.record.options import scan_options
-from ansible_collections.pristine.vllm.plugins.module_utils.record.result import result_of
-from ansible_collections.pristine.vllm.plugins.module_utils.record.scan import scan
-from ansible_collections.pristine.vllm.plugins.module_utils.report import findings_lines
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover import changes, service, snapshot
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.back import Back
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover.hooks import Hooks, told
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal import (
     BACK,
     DONE,
@@ -32,14 +29,13 @@ from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal i
     Journal,
 )
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.order import Order, Serving
-from ansible_collections.pristine.vllm.plugins.module_utils.unit import unit_state
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover.verify import verify
+from ansible_collections.pristine.vllm.plugins.module_utils.unit import UnitError, unit_state
 
 _DRAIN, _SWITCH, _START, _VERIFY = PHASES
-_FINDINGS = 200
-
-
-class NotPristineError(Exception):
-    """What was verified is not what it must be."""
+# How often, and with which pause, the end is written again where it cannot be.
+_SAVES = 5
+_PAUSE = 1.0
 
 
 class Transaction:
@@ -52,9 +48,11 @@ class Transaction:
         self._order = order
         self._journal = journal
         self._directory = directory
-        self._run = run_command
+        self._run = service.steady(run_command)
+        # When the service was stopped, by this process's own clock.
         self._stopped: Optional[float] = None
-        self._back = Back(order, journal, self._save, run_command)
+        self._back = Back(order, journal, self._run)
+        self._hooks = Hooks(order.drain, journal, self._run)
 
     def run(self, begun_only: bool = False) -> Journal:
         """Carry it out, or back. Never raises for what goes wrong on the host: the journal tells.
@@ -63,27 +61,41 @@ class Transaction:
         """
         journal = self._journal
         if journal.finished:
-            return journal
-        if begun_only and not journal.phases:
-            self._fail("the switchover was handed over and never begun")
-            return journal
-        if journal.phases:
+            # Killed while it tidied up.
+            pass
+        elif journal.phases:
             # We were killed, or the host went down.
             self._fail(f"the switchover was interrupted in phase {journal.phase!r}: killed, or the host went down")
-            return journal
+        elif begun_only:
+            self._fail("the switchover was handed over and never begun")
+        else:
+            self._try()
+        if journal.outcome in (DONE, BACK):
+            changes.discard_wiped(self._order, journal)
+            # With what could not be removed.
+            self._note()
+        return journal
+
+    def _try(self) -> None:
         try:
             self._forward()
-            self._finish(DONE)
         except Exception as error:  # noqa: BLE001 (whatever it is, the host must serve again)
-            self._fail(_told(error))
-        return journal
+            self._fail(told(error))
+        else:
+            self._finish(DONE)
 
     def _forward(self) -> None:
         order, journal = self._order, self._journal
         self._begin(_DRAIN)
         journal.before = service.look(order, run_command=self._run)
+        if order.restart and journal.before["masked"]:
+            raise service.ServiceError(
+                f"{order.unit} is masked, so nothing can start it. `systemctl unmask {order.unit}`, and run again."
+            )
         self._back.remember_key()
         decided = changes.decide(order)
+        # What an earlier one left would pass for what this one put aside.
+        changes.discard_wiped(order, journal)
         journal.saved = [
             dataclasses.asdict(entry) for entry in snapshot.take(changes.paths_of(order), Quarantine(order.quarantine))
         ]
@@ -100,13 +112,16 @@ class Transaction:
         else:
             changes.clear(order, journal)
         self._begin(_VERIFY)
-        self._verify()
+        verify(order, journal)
 
     def _stop(self) -> None:
         order, journal = self._order, self._journal
-        service.hooks(order.drain.before, order.drain.command_timeout, "before the drain", self._run)
+        journal.hooked = self._hooks.any
+        self._save()
+        self._hooks.before()
         # From here on the service may be stopped: a killed one is put back.
         journal.touched, journal.stopped_at = True, time.time()
+        self._stopped = time.monotonic()
         self._save()
         url = service.serving_before(order, journal.before, None).url
         stopped = service.stop(order, url, order.drain, self._run)
@@ -129,7 +144,7 @@ class Transaction:
         self._save()
         journal.completion = service.prove(order, self._serving(), self._environment(), self._run).completion
         self._served(begun)
-        self._after_hooks()
+        self._hooks.after()
 
     def _serving(self) -> Serving:
         """How to reach what was started: a unit from an earlier time may have another port, name or key."""
@@ -146,89 +161,94 @@ class Transaction:
 
     def _served(self, begun: float) -> None:
         """Note when the service was back."""
-        journal, now = self._journal, time.monotonic()
+        journal = self._journal
         journal.serving_at = time.time()
-        journal.load_seconds = round(now - begun, 2)
-        if self._stopped is not None and journal.before.get("active"):
-            journal.downtime_seconds = round(now - self._stopped, 2)
+        journal.load_seconds = round(time.monotonic() - begun, 2)
+        journal.downtime_seconds = self._downtime()
         self._save()
 
-    def _after_hooks(self) -> None:
-        """A load balancer that does not take the host back is told, and is no reason to stop a good service."""
-        drain = self._order.drain
-        try:
-            service.hooks(drain.after, drain.command_timeout, "after the start", self._run)
-        except service.ServiceError as error:
-            self._journal.cautions.append(str(error))
-
-    def _verify(self) -> None:
-        order, journal = self._order, self._journal
-        if order.verify:
-            done = scan(scan_options(order.verify))
-            try:
-                result = result_of(done, _FINDINGS)
-            finally:
-                done.close()
-            journal.scan = {name: result[name] for name in ("pristine", "summary", "findings")}
-            if not result["pristine"]:
-                raise NotPristineError(
-                    f"{order.verify['environment']} is not what its wheels hold: "
-                    f"{'; '.join(findings_lines(result['findings'], limit=5))}. Next: find what writes there "
-                    "(`ls -l --time-style=full-iso` on the first file), then run again."
-                )
-        for config in order.configs:
-            plan = changes.config_plan(config)
-            if plan is not None and plan.changes:
-                raise NotPristineError(
-                    f"{config.path} lost its adaptation again during the run: something wrote it back. "
-                    "Next: find what writes there (a model refresh?), then run again."
-                )
+    def _downtime(self) -> float:
+        """How long the service has been down; by the host's clock where another process stopped it."""
+        journal = self._journal
+        if not journal.before.get("active") or journal.stopped_at is None:
+            return 0.0
+        if self._stopped is not None:
+            return round(time.monotonic() - self._stopped, 2)
+        return max(0.0, round(time.time() - journal.stopped_at, 2))
 
     def _fail(self, reason: str) -> None:
         journal = self._journal
         journal.failure = journal.failure or reason
         journal.failed_phase = journal.failed_phase or journal.phase
         journal.end()
-        self._save()
+        self._note()
+        self._back.sweep()
         if not journal.touched or self._still_serves():
-            if journal.touched:
-                self._after_hooks()
+            self._hooks.after()
             self._finish(UNTOUCHED)
             return
+        if not journal.returned:
+            problem = self._go_back()
+            if problem is not None:
+                self._finish(problem)
+                return
+        self._hooks.after()
+        self._finish(BACK)
+
+    def _go_back(self) -> Optional[str]:
+        """Go back; the outcome where that does not end with a service that serves."""
+        journal = self._journal
+        self._hooks.before_again()
         try:
             self._back.go()
         except Exception as error:  # noqa: BLE001 (the operator must learn of both failures)
-            journal.failure = f"{journal.failure}\nGoing back failed too: {_told(error)}"
-            self._finish(STUCK)
-            return
-        if journal.before.get("active"):
-            now = time.time()
-            journal.downtime_seconds = round(now - journal.stopped_at, 2) if journal.stopped_at else 0.0
-        self._after_hooks()
-        self._finish(BACK)
+            if isinstance(error, service.ServiceError) and not journal.before.get("active"):
+                # It is as it was: all is put back, and it did not serve before either.
+                journal.cautions.append(f"{self._order.unit} was not running before, and does not serve now: {error}")
+                return BACK
+            journal.failure = f"{journal.failure}\nGoing back failed too: {told(error)}"
+            return STUCK
+        journal.downtime_seconds = self._downtime()
+        # One that is killed from here on need not load the model once more.
+        journal.returned = True
+        self._note()
+        return None
 
     def _still_serves(self) -> bool:
         """Whether it failed while it waited for requests to end: nothing was stopped then."""
         journal = self._journal
         if journal.phase != _DRAIN or not journal.before.get("main_pid"):
             return False
-        state = unit_state(self._order.unit, self._run)
-        return state.active_state == "active" and state.main_pid == journal.before["main_pid"]
+        try:
+            state = unit_state(self._order.unit, self._run)
+        except UnitError:
+            return False
+        same = (state.main_pid, state.invocation_id) == (journal.before["main_pid"], journal.before["invocation"])
+        return state.active_state == "active" and same
 
     def _finish(self, outcome: str) -> None:
         self._journal.end()
         self._journal.outcome = outcome
-        self._save()
+        for _ in range(_SAVES):
+            if self._note():
+                return
+            time.sleep(_PAUSE)
+
+    def _note(self) -> bool:
+        """Write the journal where it can be: on a full disk, too, the host must serve again."""
+        try:
+            self._save()
+        except Exception as error:  # noqa: BLE001 (as it says)
+            text = f"the journal cannot be written: {error}"
+            if text not in self._journal.cautions:
+                self._journal.cautions.append(text)
+            return False
+        return True
 
     def _begin(self, phase: str) -> None:
         self._journal.begin(phase)
         self._save()
 
     def _save(self) -> None:
+        self._journal.hide(key for key in (self._order.serving.api_key, self._back.key()) if key)
         self._journal.save(self._directory)
-
-
-def _told(error: Exception) -> str:
-    """An exception's text, with its kind where the text alone says little."""
-    text = str(error)
-    return text if text and not isinstance(error, (KeyError, TypeError)) else f"{type(error).__name__}: {error!r}"

@@ -12,22 +12,24 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.command import Run, run
-from ansible_collections.pristine.vllm.plugins.module_utils.switchover.background import folder, service_name
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover.background import folder
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal import (
     DONE,
     JOURNAL,
+    UNTOUCHED,
     Journal,
     load_journal,
 )
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.order import ORDER
-from ansible_collections.pristine.vllm.plugins.module_utils.unit import unit_state
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover.places import service_name
+from ansible_collections.pristine.vllm.plugins.module_utils.unit import UnitError, unit_state
 
 _POLL = 0.1
 _LOOK = 2.0
 # Between its death and its next start systemd waits a second.
 _DEAD_LOOKS = 3
 # What the way back needs, and what only it must know.
-_PRIVATE = ("saved", "touched")
+_PRIVATE = ("saved", "touched", "hooked", "returned", "boot")
 
 
 @dataclass(frozen=True)
@@ -58,33 +60,54 @@ def wait(order: Watched, until: str, timeout: float, run_command: Run = run) -> 
     begun = looked = time.monotonic()
     dead = 0
     while True:
-        journal = load_journal(directory)
         # The order goes last: what follows may start another one, and this one must have let go of everything.
-        if journal is not None and journal.finished and not os.path.lexists(os.path.join(directory, ORDER)):
-            if until == "end" or journal.outcome == DONE:
-                return journal
-            raise WaitError(journal.failure or f"the switchover ended: {journal.outcome}", journal)
-        if journal is not None and journal.failure is None and journal.past(until):
+        over = not os.path.lexists(os.path.join(directory, ORDER))
+        journal = load_journal(directory)
+        if over or (dead >= _DEAD_LOOKS and journal is not None and journal.finished):
+            return _ended(order, until, journal)
+        # One that has ended is waited for until it has let go, whatever phase was asked for.
+        if journal is not None and not journal.finished and journal.failure is None and journal.past(until):
             return journal
+        where = f"`journalctl -u {service_name(order.unit)}`"
+        if dead >= _DEAD_LOOKS:
+            raise WaitError(
+                f"the switchover of run {order.run_id} has died and systemd does not start it again: see {where}. "
+                "Next: run again, which puts back what it left.",
+                journal,
+            )
         now = time.monotonic()
         if now - begun > timeout:
             raise WaitError(
                 f"the switchover of run {order.run_id} has not passed {until!r} within {timeout:.0f} s. It goes on by "
-                f"itself: see {directory}/{JOURNAL} and `journalctl -u {service_name(order.unit)}`. "
-                "Next: wait for its end, then run again.",
+                f"itself: see {directory}/{JOURNAL} and {where}. Next: wait for its end, then run again.",
                 journal,
             )
         if now - looked > _LOOK:
             looked = now
-            state = unit_state(service_name(order.unit), run_command)
-            dead = dead + 1 if state.stopped else 0
-            if dead >= _DEAD_LOOKS:
-                raise WaitError(
-                    f"the switchover of run {order.run_id} has died and systemd does not start it again: see "
-                    f"`journalctl -u {service_name(order.unit)}`. Next: run again, which puts back what it left.",
-                    journal,
-                )
+            dead = dead + 1 if _is_dead(order, run_command) else 0
         time.sleep(_POLL)
+
+
+def _ended(order: Watched, until: str, journal: Optional[Journal]) -> Journal:
+    if journal is None:
+        journal = Journal(order.run_id, outcome=UNTOUCHED, failure="the switchover was never handed over to the host")
+    if not journal.finished:
+        raise WaitError(
+            f"the switchover of run {order.run_id} has ended, and its journal does not tell how: it could not be "
+            f"written. Next: see `df` and `journalctl -u {service_name(order.unit)}`, and whether the service serves.",
+            journal,
+        )
+    if until == "end" or journal.outcome == DONE:
+        return journal
+    raise WaitError(journal.failure or f"the switchover ended: {journal.outcome}", journal)
+
+
+def _is_dead(order: Watched, run_command: Run) -> bool:
+    try:
+        return unit_state(service_name(order.unit), run_command).stopped
+    except UnitError:
+        # A systemd that is too busy to answer says nothing about it.
+        return False
 
 
 def told(journal: Optional[Journal]) -> Optional[dict[str, Any]]:

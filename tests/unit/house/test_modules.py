@@ -53,8 +53,9 @@ def test_support_for_check_and_diff_is_said(path: Path) -> None:
     assert "pristine.vllm.attributes" in document["extends_documentation_fragment"]
     attributes = document["attributes"]
     assert attributes["check_mode"]["support"] == "full"
-    # Only what changes nothing and shows nothing may lack a diff; a lock is gone when the run ends.
-    allowed = {"full", "none"} if path.stem.endswith(("_info", "_ready", "_stopped", "_lock")) else {"full"}
+    # Only what changes nothing and shows nothing may lack a diff, what carries out what others have shown, and a lock.
+    silent = ("_info", "_ready", "_stopped", "_lock", "switchover")
+    allowed = {"full", "none"} if path.stem.endswith(silent) else {"full"}
     assert attributes["diff_mode"]["support"] in allowed
 
 

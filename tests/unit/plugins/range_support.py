@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+import sys
 import threading
 import time
 import urllib.parse
@@ -105,8 +106,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.log.append(f"{self.path} {self.headers.get('Range', '')}".strip())
         self.server.seen.append(self.headers)
-        match = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-        start, stop = (int(match[1]), int(match[2]) + 1) if match else (None, None)
+        match = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        start, stop = (int(match[1]), int(match[2] or sys.maxsize - 1) + 1) if match else (None, None)
         number = sum(entry.partition(" ")[0] == self.path for entry in self.server.log)
         served = self.server.files.get(self.path)
         asked = Asked(number, self.path, self.headers, start, stop)

@@ -9,10 +9,12 @@ import os
 import pathlib
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from ansible_collections.pristine.vllm.plugins.module_utils.index_http import IndexClient
 from ansible_collections.pristine.vllm.plugins.module_utils.nightly_index import Pin, Resolution, resolve
+from ansible_collections.pristine.vllm.plugins.module_utils.wheel_target import Target
 from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import Handler, Reply, Server, http_server
 
 COMMIT = "662205d34eb1bb42228768d7a69a1ac4abf38c89"
@@ -42,14 +44,14 @@ def no_netrc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
-def find(server: Server, **changes: str) -> Resolution:
-    pin = dataclasses.replace(Pin(server.url, VERSION, COMMIT), **changes)
+def find(server: Server, machine: str = "x86_64", **changes: Any) -> Resolution:
+    pin = dataclasses.replace(Pin(server.url, VERSION, COMMIT, target=Target(machine)), **changes)
     waits: list[float] = []
     found = resolve(pin, IndexClient(2.0, waits.append))
     assert found.resolved is (found.problem is None)
     assert sum(waits) < 10
     if found.problem:
-        assert found.problem.startswith(f"vllm {pin.version} ({pin.machine}"), found.problem
+        assert found.problem.startswith(f"vllm {pin.version} ({machine}"), found.problem
         assert found.problem.endswith("Nothing on this host was changed.")
     return found
 
@@ -60,7 +62,7 @@ def test_the_pinned_wheel_is_found(index: Server) -> None:
     assert (found.url, found.filename, found.size) == (index.url + FILE, WHEEL, 1000)
     assert found.page == index.url + PAGE
     assert len(found.offers) == 2
-    assert index.log == [f"GET {PAGE}", f"HEAD {FILE}"]
+    assert index.log == [f"GET {PAGE}", f"GET {PAGE}metadata.json", f"HEAD {FILE}"]
     other = find(index, machine="aarch64")
     assert other.filename == WHEEL.replace("x86_64", "aarch64")
     assert not other.resolved, "listed for the other machine and not there"
@@ -120,7 +122,7 @@ def test_a_variant_is_its_own_page_and_never_replaced(index: Server) -> None:
         ),
         ({"sha256": "abc"}, "sha256 'abc' is not 64"),
         ({"variant": "../x"}, "no variant's name"),
-        ({"index_url": "/srv/wheels"}, "index_url '/srv/wheels' is no http(s) address"),
+        ({"index_url": "wheels"}, "index_url 'wheels' is no http(s) address and no absolute path"),
         ({"version": "0.16.1"}, "does not list that version: it lists 0.16.0rc2.dev313+g662205d34. Pin one"),
     ],
 )

@@ -89,6 +89,7 @@ def test_built_switched_and_described(host: Host) -> None:
     assert info["releases"] == [switched["current"]]
     assert info["environment"]["version"] == "0.16.0+g1"
     assert info["environment"]["real_path"] == switched["path"]
+    assert info["environment"]["distributions"] == {"vllm": "0.16.0+g1"}
     again = host.run("built", **{**request, "metadata": {"version": "other"}})
     assert again.failed
     assert "current leads to it" in again["msg"]
@@ -112,6 +113,17 @@ def test_switching_pruning_and_removing_agree_with_their_check(host: Host) -> No
     refused = host.run("absent", release="v-1")
     assert refused.failed
     assert host.run("absent", True, release="v-1")["msg"] == refused["msg"]
+
+
+def test_what_an_environment_has_is_read_from_names(host: Host) -> None:
+    adopted = fake_environment(host.base / "ml-env")
+    packages = adopted / "lib/python3.11/site-packages"
+    for name in ("torch-2.9.1", "Tiny_Dep-1.0", "tiny.dep-2.0+g1", "~orch-2.8.0", "noversion"):
+        (packages / f"{name}.dist-info").mkdir()
+    described = host.info(environment=str(adopted))["environment"]
+    assert described["distributions"] == {"tiny-dep": "1.0, 2.0+g1", "torch": "2.9.1"}
+    assert described["version"] is None
+    assert host.info(environment=str(host.base / "none"))["environment"]["distributions"] == {}
 
 
 def test_an_adopted_environment_is_the_live_one_until_a_release_is(host: Host) -> None:

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 from ansible_collections.pristine.vllm.plugins.module_utils import wheelhouse_fetch
 from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import exclusive
+from ansible_collections.pristine.vllm.plugins.module_utils.lock import parse_lock
+from ansible_collections.pristine.vllm.plugins.module_utils.process import Completed
+from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse_resume import WheelhouseError
 from ansible_collections.pristine.vllm.plugins.modules import wheelhouse
 from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import (
     PYTHON,
@@ -41,6 +44,8 @@ class House:
 
     def run(self, check: bool = False, **changes: Any) -> Ran:
         given = {"path": str(self.path), "lock": str(self.lock), "index_url": self.index, "python": PYTHON}
+        if "lock_text" in changes:
+            del given["lock"]
         return run_module(self.capfd, wheelhouse.main, check, True, **{**given, **changes})
 
     def names(self) -> list[str]:
@@ -57,12 +62,12 @@ def pip(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     with pytest.MonkeyPatch.context() as patched, exclusive(str(scratch)) as held:
         patched.setenv("PYTHONPATH", "/nonexistent")
         patched.setenv("PIP_TARGET", "/nonexistent")
-        return wheelhouse_fetch._make_pip(str(scratch), PYTHON, held)
+        return wheelhouse_fetch.make_pip(str(scratch), PYTHON, held)
 
 
 @pytest.fixture(autouse=True)
 def ready_pip(pip: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wheelhouse_fetch, "_make_pip", lambda *_arguments: pip)
+    monkeypatch.setattr(wheelhouse_fetch, "make_pip", lambda *_arguments: pip)
 
 
 @pytest.fixture
@@ -258,3 +263,96 @@ def test_what_is_needed_besides_the_lock(house: House) -> None:
     assert check["changed"] is True, "the lock that an earlier task of the check would write"
     assert f"lock {house.lock} is not there yet" in str(check["warnings"])
     assert "cannot be read: No such file" in house.run(builder=builder)["msg"]
+
+
+def test_an_index_that_is_a_folder(house: House) -> None:
+    simple = house.vllm.parent.parent / "simple"
+    for wheel in (house.vllm, house.tiny):
+        page = simple / wheel.name.partition("-")[0].replace("_", "-")
+        page.mkdir(parents=True)
+        (page / "index.html").write_text(f'<a href="../../built/{wheel.name.replace("+", "%2B")}">{wheel.name}</a>')
+    for folder in (str(simple), simple.as_uri(), str(house.vllm.parent), house.vllm.parent.as_uri()):
+        shutil.rmtree(house.path, ignore_errors=True)
+        ran = house.run(index_url=folder)
+        assert not ran.failed, ran["msg"]
+        assert len(house.names()) == 2
+    assert house.server.log == []
+
+
+def test_a_folder_that_is_not_there(house: House) -> None:
+    for given in ({"index_url": "/mnt/none"}, {"find_links": ["/mnt/none"]}):
+        ran = house.run(**given)
+        assert "there is no /mnt/none on this host, where wheels should be. Mount it" in ran["msg"]
+    ran = house.run(index_url=str(house.path.parent))
+    assert ran.failed
+    assert f"could not fetch vllm==0.16.0rc2.dev313+g662205d34 from file://{house.path.parent}: " in ran["msg"]
+
+
+def test_to_look_only(house: House) -> None:
+    pins = ["vllm==0.16.0rc2.dev313+g662205d34", "tiny-dep==1"]
+    for check in (True, False):
+        ran = house.run(check=check, fetch=False)
+        assert (ran["changed"], ran["downloaded"], ran["missing"], ran["files"]) == (False, [], pins, {})
+        assert ran["diff"] == {"before": "", "after": ""}
+        assert not house.path.exists()
+    house.path.mkdir()
+    shutil.copy(house.vllm, house.path)
+    (house.path / house.tiny.name).write_text("wrong")
+    (house.path / f".resume-{house.tiny.name}.part").write_text("half")
+    for check in (True, False):
+        ran = house.run(check=check, fetch=False)
+        assert (ran["changed"], ran["missing"], ran["present"]) == (True, pins[1:], 1)
+        assert ran["files"] == {pins[0]: house.vllm.name}
+        assert [entry["path"] for entry in ran["rejected"]] == [str(house.path / house.tiny.name)]
+    assert house.names() == [".rejected", f".resume-{house.tiny.name}.part", house.vllm.name]
+    assert house.run(fetch=False)["changed"] is False
+    assert house.server.log == []
+
+
+def test_a_folder_that_many_hosts_share(house: House) -> None:
+    text = house.lock.read_text()
+    ran = house.run(lock_text=text, only=["tiny-dep==1"])
+    assert ran["files"] == {"tiny-dep==1": house.tiny.name}
+    assert house.names() == [house.tiny.name]
+    assert house.run(lock_text=text)["files"]["vllm==0.16.0rc2.dev313+g662205d34"] == house.vllm.name
+    assert "line 1: 'x' does not pin one version" in house.run(lock_text="x")["msg"]
+
+
+def test_wheels_for_another_host(house: House) -> None:
+    # What the host that fetches could not install itself, in the order that pip would prefer for itself.
+    tags = (
+        "cp39-cp39-manylinux_2_30_aarch64",
+        "cp312-cp312-manylinux_2_39_aarch64",
+        "cp312-cp312-manylinux_2_28_x86_64",
+    )
+    for tag in tags:
+        make_wheel(house.vllm.parent, "native", "1", {"native.py": f"tag = {tag!r}"}, tag=tag)
+    right = make_wheel(house.vllm.parent, "native", "1", {"native.py": ""}, tag="cp312-cp312-manylinux_2_17_aarch64")
+    stable = make_wheel(house.vllm.parent, "stable", "1", {"stable.py": ""}, tag="cp38-abi3-manylinux2014_aarch64")
+    index = house.server.serve_simple(house.vllm.parent)
+    text = lock_text(right, stable, house.tiny)
+    assert house.run(lock_text=text, index_url=index).failed
+    target = {"machine": "aarch64", "python_version": "3.12.3", "glibc": "2.36"}
+    ran = house.run(lock_text=text, index_url=index, target=target)
+    assert not ran.failed, ran["msg"]
+    assert house.names() == sorted([right.name, stable.name, house.tiny.name])
+    assert house.run(lock_text=text, index_url=index, target=target)["changed"] is False
+
+
+def test_no_room_for_pip_itself(house: House, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # /usr/bin/false stands for a Python whose venv could not unpack pip. No disk has what is wanted here.
+    monkeypatch.undo()
+    monkeypatch.setattr(wheelhouse_fetch, "PIP_BYTES", 10**18)
+    (tmp_path / "scratch").mkdir()
+    with pytest.raises(WheelhouseError, match=f"wheelhouse {tmp_path} has no room for a pip that could fetch wheels: "):
+        wheelhouse_fetch.make_pip(str(tmp_path / "scratch"), "/bin/false", 0)
+
+
+def test_pip_without_room(house: House) -> None:
+    ran = Completed(
+        1, "", "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n", 1
+    )
+    (row,) = parse_lock("tiny-dep==1 --hash=sha256:" + "a" * 64, "lock")
+    told = wheelhouse_fetch._refused("/w", [row], wheelhouse_fetch.Source(PYTHON), ran, 16)
+    assert told.startswith("wheelhouse /w has no room for tiny-dep==1: ERROR: Could not install")
+    assert "The 16 wheels fetched before are kept. Prune old releases" in told

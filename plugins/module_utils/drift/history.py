@@ -1,0 +1,108 @@
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How the history goes on when a host was looked at again. Pure, and doing it twice is doing it once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from ansible_collections.pristine.vllm.plugins.module_utils.drift.findings import KINDS, Finding
+from ansible_collections.pristine.vllm.plugins.module_utils.drift.policy import Decision, Remediation
+from ansible_collections.pristine.vllm.plugins.module_utils.drift.state import Known, Scan, State, Tick
+
+# However often a timer fires: months of hourly runs.
+_MOST_TICKS = 2000
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one scan saw. ``kinds`` are those that were looked at from end to end: only of these may a finding be gone.
+
+    ``scan`` is None where nothing was scanned, e.g. for the note of a remediation.
+    """
+
+    findings: Sequence[Finding] = ()
+    kinds: Sequence[str] = ()
+    scan: Optional[Scan] = None
+    errors: Sequence[str] = ()
+
+    @property
+    def attempted(self) -> bool:
+        return self.scan is not None or bool(self.errors)
+
+
+def not_later(state: State, now: float) -> State:
+    """The state without times that are yet to come.
+
+    They are of a clock that has been set back since, and would block remediations and hide a missed scan until then.
+    """
+    return dataclasses.replace(
+        state,
+        began=min(state.began, now),
+        known=tuple(
+            dataclasses.replace(one, first_seen=min(one.first_seen, now), last_seen=min(one.last_seen, now))
+            for one in state.known
+        ),
+        scan=state.scan and dataclasses.replace(state.scan, finished=min(state.scan.finished, now)),
+        attempted=None if state.attempted is None else min(state.attempted, now),
+        remediations=tuple(dataclasses.replace(one, time=min(one.time, now)) for one in state.remediations),
+        held_since=None if state.held_since is None else min(state.held_since, now),
+    )
+
+
+def see(state: State, look: Look, now: float, hold: Optional[str]) -> State:
+    """The state after a look at the host, and at the file that holds it."""
+    whole = not look.errors
+    seen = {one.key: one for one in look.findings}
+    known = {one.finding.key: one for one in state.known}
+    for key, finding in seen.items():
+        before = known.get(key)
+        # One that comes back after it was gone is new: nobody knows that it has been there all the time.
+        first = before.first_seen if before is not None and before.gone is None else now
+        known[key] = Known(finding, first, now)
+    for key, one in known.items():
+        if key not in seen and one.gone is None and one.finding.kind in look.kinds:
+            known[key] = dataclasses.replace(one, gone=now)
+    return dataclasses.replace(
+        state,
+        known=tuple(known[key] for key in sorted(known)),
+        scan=look.scan if whole and look.scan is not None else state.scan,
+        attempted=now if look.attempted else state.attempted,
+        kinds=tuple(kind for kind in KINDS if kind in state.kinds or kind in look.kinds),
+        errors=tuple(look.errors) if look.attempted else state.errors,
+        hold=hold,
+        held_since=None if hold is None else (state.held_since if state.hold is not None else now),
+    )
+
+
+def note(state: State, done: Remediation) -> State:
+    """The state with a remediation added; with the same one again it stays as it is."""
+    if any((one.time, one.action) == (done.time, done.action) for one in state.remediations):
+        return state
+    name = f"{done.action} {'succeeded' if done.succeeded else 'failed'}"
+    return dataclasses.replace(
+        state,
+        remediations=tuple(sorted((*state.remediations, done), key=lambda one: one.time)),
+        totals={**state.totals, name: state.totals.get(name, 0) + 1},
+    )
+
+
+def conclude(state: State, decision: Decision, now: float, retention: float) -> State:
+    """The state with this run in its history, without what is older than ``retention`` seconds.
+
+    The last remediation stays however old it is: metrics tell of it.
+    """
+    since = now - retention
+    counted = sum(one.finding.counts for one in state.current)
+    tick = Tick(now, decision.verdict, decision.reason, counted)
+    kept = [one for one in state.ticks if since <= one.time < now]
+    return dataclasses.replace(
+        state,
+        known=tuple(one for one in state.known if one.gone is None or one.gone >= since),
+        remediations=tuple(one for one in state.remediations[:-1] if one.time >= since) + state.remediations[-1:],
+        ticks=(*kept[1 - _MOST_TICKS :], tick),
+    )

@@ -1,0 +1,168 @@
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import pytest
+from ansible_collections.pristine.vllm.plugins.modules import drift_state
+from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import Ran, run_module
+
+NOW = 1_796_007_600.0
+ENV = "/opt/vllm/current"
+# As wheel_record_info returns it, and a template hands it on.
+CODE = {
+    "kind": "code",
+    "path": "vllm/a.py",
+    "file": "/opt/vllm/current/lib/python3.12/site-packages/vllm/a.py",
+    "distribution": "vllm",
+    "status": "modified",
+    "detail": "size",
+    "expected_sha256": "0" * 64,
+    "actual_sha256": "1" * 64,
+    "verified_against": "pinned_wheel",
+}
+SUMMARY = {
+    "distributions": 149,
+    "files": 35695,
+    "bytes_hashed": 3130000000,
+    "seconds": 1.73,
+    "from_cache": 12,
+    "truncated": 0,
+    "modified": 1,
+}
+
+
+def run(capfd: pytest.CaptureFixture[str], folder: pathlib.Path, check: bool = False, **more: Any) -> Ran:
+    options: dict[str, Any] = {
+        "path": str(folder / "drift/state.json"),
+        "environment": ENV,
+        "findings": [CODE],
+        "kinds": ["code"],
+        "scan": SUMMARY,
+        "textfile": str(folder / "pristine_vllm.prom"),
+        "now": NOW,
+        **more,
+    }
+    return run_module(capfd, drift_state.main, check=check, diff=True, **options)
+
+
+def without_change(ran: Ran) -> dict[str, Any]:
+    return {key: value for key, value in ran.items() if key not in ("changed", "diff", "invocation")}
+
+
+def test_check_run_check_run(capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
+    would = run(capfd, tmp_path, check=True)
+    assert list(tmp_path.iterdir()) == []
+    did = run(capfd, tmp_path)
+    assert would == did
+    assert did["changed"]
+    metrics = tmp_path / "pristine_vllm.prom"
+    assert did["diff"]["before"] == ""
+    assert did["diff"]["after"] == metrics.read_text()
+    assert metrics.stat().st_mode & 0o777 == 0o644
+    assert (
+        f'pristine_vllm_drifted_files{{environment="{ENV}",distribution="vllm",status="modified"}} 1'
+        in metrics.read_text()
+    )
+    again = [run(capfd, tmp_path, check=check) for check in (True, False)]
+    assert [ran["changed"] for ran in again] == [False, False]
+    assert [without_change(ran) for ran in again] == [without_change(did)] * 2
+    assert again[0]["diff"]["before"] == again[0]["diff"]["after"]
+
+
+def test_news_are_news_once(capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
+    (finding,) = run(capfd, tmp_path)["findings"]
+    assert (finding["new"], finding["first_seen"], finding["counts"]) == (True, NOW, True)
+    assert finding["expected_sha256"] == "0" * 64
+    (finding,) = run(capfd, tmp_path, now=NOW + 60)["findings"]
+    assert (finding["new"], finding["first_seen"]) == (False, NOW)
+    # A scan that returned a part says nothing about the rest.
+    cut = run(capfd, tmp_path, now=NOW + 90, findings=[], scan={**SUMMARY, "truncated": "7"})
+    assert len(cut["findings"]) == 1
+    ran = run(capfd, tmp_path, now=NOW + 120, findings=[])
+    assert (ran["findings"], ran["decision"]["verdict"]) == ([], "pristine")
+    assert [one["path"] for one in ran["gone"]] == ["vllm/a.py"]
+
+
+def test_the_decision(capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
+    hold = tmp_path / "hold"
+    policy: dict[str, Any] = {"policy": {"code": "restore"}, "hold_file": str(hold)}
+    window = {"from": "02:00", "to": "05:00"}
+    assert run(capfd, tmp_path)["decision"]["verdict"] == "reported"
+    assert run(capfd, tmp_path, **policy)["decision"]["action"] == "restore"
+    assert run(capfd, tmp_path, **policy, windows=[window])["decision"]["verdict"] == "due"
+    closed = run(capfd, tmp_path, **policy, windows=[{**window, "days": ["sun"]}])["decision"]
+    assert (closed["verdict"], closed["next_possible_utc"]) == ("reported", "2026-12-06 02:00 UTC")
+    hold.write_text("benchmark\n")
+    held = run(capfd, tmp_path, **policy)
+    assert (held["decision"]["verdict"], held["hold"]) == ("held", "benchmark")
+
+
+def test_a_remediation(capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
+    tried = {"action": "restore", "succeeded": True, "downtime_seconds": 541.5, "run_id": "20261130T030000Z"}
+    ran = run(capfd, tmp_path, findings=[], remediation=tried, policy={"code": "restore"})
+    assert ran["decision"]["verdict"] == "remediated"
+    assert ran["last_remediation"] == {**tried, "time": NOW}
+    ran = run(capfd, tmp_path, now=NOW + 60, policy={"code": "restore"})
+    assert "1 of 1 remediations in 24 hours are used up" in ran["decision"]["reason"]
+    assert ran["decision"]["next_possible"] == NOW + 86400
+    # A run that failed before it could scan again.
+    failed = run(
+        capfd, tmp_path, now=NOW + 120, findings=[], kinds=[], scan=None, remediation={**tried, "succeeded": False}
+    )
+    assert failed["decision"]["verdict"] == "remediation_failed"
+    assert [one["path"] for one in failed["findings"]] == ["vllm/a.py"]
+
+
+def test_a_history_begins_before_the_first_scan(capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
+    run(capfd, tmp_path, findings=[], kinds=[], scan=None)
+    text = (tmp_path / "pristine_vllm.prom").read_text()
+    assert f'pristine_vllm_scan_last_success_timestamp_seconds{{environment="{ENV}"}} 0\n' in text
+    assert "pristine_vllm_pristine" not in text
+
+
+def test_a_scan_that_failed(capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
+    ran = run(
+        capfd, tmp_path, errors=["/opt/vllm/current is not there"], findings=[], kinds=[], policy={"code": "restore"}
+    )
+    assert (ran["decision"]["verdict"], ran["decision"]["action"]) == ("scan_failed", "report")
+    assert f'pristine_vllm_scan_success{{environment="{ENV}"}} 0\n' in (tmp_path / "pristine_vllm.prom").read_text()
+
+
+def test_a_damaged_history_is_told(capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
+    (tmp_path / "drift").mkdir()
+    (tmp_path / "drift/state.json").write_text("{")
+    ran = run(capfd, tmp_path)
+    assert "begins anew" in json.dumps(ran["warnings"])
+    assert (tmp_path / "drift/state.json.damaged").read_text() == "{"
+    assert not run(capfd, tmp_path)["changed"]
+    assert (tmp_path / "drift/state.json.damaged").read_text() == "{"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"policy": {"code": "fix"}}, "policy of code is 'fix'"),
+        ({"windows": [{"from": "1320", "to": "04:00"}]}, "in quotes"),
+        ({"textfile": "/tmp/x.txt"}, "does not end in .prom"),
+        ({"findings": [{"kind": "code"}]}, "no path or no status"),
+        ({"scan": {"seconds": "long"}}, "scan has seconds 'long'"),
+        ({"textfile": "/nonexistent/x.prom"}, "--collector.textfile.directory"),
+    ],
+)
+def test_refusals(
+    capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path, options: dict[str, Any], says: str
+) -> None:
+    ran = run(capfd, tmp_path, **options)
+    assert ran["failed"]
+    assert says in ran["msg"]
+
+
+def test_by_default_the_time_is_the_hosts(capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
+    ran = run(capfd, tmp_path, now=None)
+    written = (tmp_path / "drift/state.json").stat().st_mtime
+    assert abs(ran["findings"][0]["first_seen"] - written) < 60

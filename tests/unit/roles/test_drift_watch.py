@@ -1,0 +1,126 @@
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The role on this machine: of an environment that nobody provisioned it needs no more than the path."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PLAY = """
+- name: Watch
+  hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - name: Watch
+      ansible.builtin.include_role:
+        name: pristine.vllm.drift_watch
+"""
+
+
+@dataclass
+class Watched:
+    """An environment and the folder that the runs write to."""
+
+    folder: pathlib.Path
+    environment: pathlib.Path
+
+    def run(self, *arguments: str, **more: Any) -> tuple[int, str]:
+        """Run the role; the exit status, and what it prints."""
+        (self.folder / "metrics").mkdir(exist_ok=True)
+        (self.folder / "play.yml").write_text(PLAY)
+        variables = {
+            "drift_watch_environment": str(self.environment),
+            "drift_watch_state": str(self.folder / "history/state.json"),
+            "drift_watch_textfile_directory": str(self.folder / "metrics"),
+            "drift_watch_hold_file": str(self.folder / "hold"),
+            **more,
+        }
+        done = subprocess.run(
+            [
+                str(pathlib.Path(sys.executable).parent / "ansible-playbook"),
+                *("play.yml", "--inventory", "localhost,", "--extra-vars", json.dumps(variables)),
+                *("--extra-vars", json.dumps({"ansible_python_interpreter": sys.executable}), *arguments),
+            ],
+            cwd=self.folder,
+            env={
+                **{name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")},
+                "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".cache/collections"),
+                "ANSIBLE_HOME": str(self.folder / "ansible"),
+                "ANSIBLE_INJECT_FACT_VARS": "false",
+                "ANSIBLE_NOCOLOR": "1",
+                "ANSIBLE_PIPELINING": "1",
+                "LC_ALL": "C.UTF-8",
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return done.returncode, " ".join(done.stdout.split())
+
+    def metrics(self) -> str:
+        (path,) = (self.folder / "metrics").glob("pristine_vllm-*.prom")
+        return path.read_text()
+
+
+@pytest.fixture
+def watched(tmp_path: pathlib.Path) -> Watched:
+    """An environment with one distribution, as an installer leaves it."""
+    environment = tmp_path / "env"
+    packages = environment / "lib/python3.11/site-packages"
+    (packages / "demo-1.0.dist-info").mkdir(parents=True)
+    (environment / "bin").mkdir()
+    (environment / "bin/python").symlink_to(sys.executable)
+    (environment / "pyvenv.cfg").write_text(f"home = {pathlib.Path(sys.executable).parent}\n")
+    (packages / "demo.py").write_text("")
+    # The digest of nothing.
+    rows = [
+        "demo.py,sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,0",
+        "demo-1.0.dist-info/METADATA,sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,0",
+        "demo-1.0.dist-info/RECORD,,",
+    ]
+    (packages / "demo-1.0.dist-info/METADATA").write_text("")
+    (packages / "demo-1.0.dist-info/RECORD").write_text("".join(f"{row}\n" for row in rows))
+    return Watched(tmp_path, environment)
+
+
+def test_from_pristine_to_held(watched: Watched) -> None:
+    status, said = watched.run("--check")
+    assert (status, "localhost: pristine: nothing differs" in said) == (0, True), said
+    assert not (watched.folder / "history").exists()
+    assert list((watched.folder / "metrics").iterdir()) == []
+    assert "(verified against installed_record)" in said
+
+    (watched.environment / "lib/python3.11/site-packages/demo.py").write_text("import pdb\n")
+    status, said = watched.run()
+    assert status == 2
+    assert "localhost: drifted and reported (1 finding, 1 new, since" in said
+    assert "modified demo.py" in said
+
+    (watched.folder / "hold").write_text("benchmark until Friday\n")
+    status, said = watched.run(drift_watch_policy={"code": "restore"}, drift_watch_fail_on=[])
+    assert status == 0, said
+    assert "localhost: held (1 finding, 0 new, since" in said
+    assert "the host is held: benchmark until Friday" in said
+    labels = f'environment="{watched.environment}",distribution="demo",status="modified"'
+    assert f"pristine_vllm_drifted_files{{{labels}}} 1" in watched.metrics()
+
+
+def test_an_environment_that_is_not_there_is_a_scan_that_failed(watched: Watched) -> None:
+    status, said = watched.run(drift_watch_environment=str(watched.folder / "none"))
+    assert status == 2
+    assert "localhost: scan failed: the scan is not whole: code: " in said
+    # What was watched was the other one: of this one nothing is known but that.
+    assert "pristine_vllm_scan_success{" in watched.metrics()
+    assert "pristine_vllm_pristine{" not in watched.metrics()
