@@ -1,0 +1,224 @@
+# Copyright: Pristine vLLM maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs the fault matrix: each row is a host that serves and is dirty, a reinstall, and one fault in the middle of it.
+
+    make faults                     all rows, two at a time; the table is in build/faults.md
+    make faults ONLY="kill cut-5"   these rows, by name or by how the name begins
+    make faults JOBS=1 KEEP=1       one at a time; the containers stay, to be looked at
+
+What every row asks: does the host serve, which release, was anything lost, does the next run finish (and the one after
+it change nothing). Ends with 1 when the answer to one of them is no. The logs of a row are in build/faults/<row>.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Optional
+
+from ansible_collections.pristine.vllm.molecule.shared import hosts
+from ansible_collections.pristine.vllm.tests.faults import verdict
+from ansible_collections.pristine.vllm.tests.faults.index import BadIndex
+from ansible_collections.pristine.vllm.tests.faults.inject import strike
+from ansible_collections.pristine.vllm.tests.faults.machine import ROOT, WATCHED, Machine, MachineError
+from ansible_collections.pristine.vllm.tests.faults.play import Play, PlayError, finish, write_inventory
+from ansible_collections.pristine.vllm.tests.faults.rows import QUICK, ROWS, Row, chosen
+from ansible_collections.pristine.vllm.tests.faults.state import make_key, prepare
+from ansible_collections.pristine.vllm.tests.faults.verdict import Outcome
+
+FOLDER = ROOT / "build/faults"
+TABLE = ROOT / "build/faults.md"
+#: A switchover that has to go back loads a model twice, and may be given up by the service's start time-out before.
+SETTLED_SECONDS = 180.0
+
+
+@dataclass
+class Case:
+    """A row on its way."""
+
+    row: Row
+    image: str
+    key: Path
+    public_key: str
+    folder: Path
+    brief: bool = False
+    control: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="pristine-ssh-")))
+
+    def __post_init__(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        self.machine = Machine(self.row.name)
+        self.inventory = self.folder / "hosts.json"
+        self.index = BadIndex(self.row.name, self.row.bad_index) if self.row.bad_index else None
+        self.outcome = Outcome(self.row)
+
+    def run(self) -> Outcome:
+        """From a fresh host to the answers. Never raises for what goes wrong on the host."""
+        begun = time.monotonic()
+        try:
+            self._begin()
+            before = self.machine.look(WATCHED)
+            self._fault()
+            self._after(before)
+            self._next(before)
+        except (MachineError, PlayError) as error:
+            self.outcome.problems.append(str(error))
+        self.outcome.seconds = time.monotonic() - begun
+        if not self.outcome.good:
+            self._keep_journal()
+        return self.outcome
+
+    def remove(self) -> None:
+        self.machine.remove()
+        if self.index:
+            self.index.remove()
+        shutil.rmtree(self.control, ignore_errors=True)
+
+    def _begin(self) -> None:
+        self.machine.start(self.image, self.public_key)
+        if self.row.small_root:
+            self.machine.shrink_root()
+        if self.index:
+            self.index.start()
+        self.machine.write_dumps()
+        if self.row.refreshed:
+            self.machine.refresh_model()
+        write_inventory(self.inventory, self.machine, self.key)
+
+    def _fault(self) -> None:
+        play = Play(self.inventory, self.folder / "1-fault.log", self.control, self._pin(under_fault=True))
+        try:
+            code = strike(self.row, self.machine, play, self.index)
+        except BaseException:
+            play.kill()
+            raise
+        if code == 0 and self.row.fails:
+            self.outcome.problems.append("the run under the fault ended with 0, as if nothing had been")
+
+    def _after(self, before: dict[str, Any]) -> None:
+        outcome, row = self.outcome, self.row
+        outcome.serves = self.machine.settle(SETTLED_SECONDS)
+        after = self.machine.look(WATCHED)
+        if outcome.serves is None:
+            state = f"unit {after['unit']}, switchovers that have not ended: {after['unended'] or 'none'}"
+            outcome.problems.append(f"does not serve within {SETTLED_SECONDS:.0f} s ({state})")
+        outcome.release = verdict.release(before, after)
+        if outcome.release not in row.releases:
+            outcome.problems.append(f"live is {outcome.release}, and it should be {' or '.join(row.releases)}")
+        outcome.lost = verdict.lost(before, after, ["/tmp"] if row.kind == "reboot" else [])
+        outcome.problems += [f"lost: {path}" for path in outcome.lost]
+        told = verdict.undisturbed(row, before, after)
+        outcome.problems += [told] if told else []
+        if after["enabled"] != "enabled":
+            outcome.problems.append(f"the unit is {after['enabled']}: the next boot would not start it")
+
+    def _next(self, before: dict[str, Any]) -> None:
+        outcome, row = self.outcome, self.row
+        if row.small_root:
+            self.machine.free_root()
+        if row.kind == "reboot":
+            write_inventory(self.inventory, self.machine, self.key)
+        extra = self._pin(under_fault=False)
+        reason, _changed = finish(self.inventory, self.folder / "2-next.log", self.control, extra)
+        outcome.next_run = reason is None
+        if reason:
+            outcome.problems.append(f"the next run: {reason}")
+            return
+        if not self.brief:
+            reason, changed = finish(self.inventory, self.folder / "3-again.log", self.control, extra)
+            if reason or changed:
+                outcome.problems.append(f"the run after the next one: {reason or f'{changed} tasks changed something'}")
+        state = self.machine.look()
+        if not state["completion"]:
+            outcome.problems.append(f"the next run finished, and the host does not serve (unit {state['unit']})")
+
+    def _pin(self, under_fault: bool) -> dict[str, Any]:
+        if not self.row.pin or not (under_fault or self.row.repeats_pin):
+            return {}
+        pin: dict[str, Any] = hosts.inventory("faults")["vllm_hosts"]["vars"][f"fixture_{self.row.pin}"]
+        return {**pin, **({"vllm_index_url": self.index.url} if self.index and under_fault else {})}
+
+    def _keep_journal(self) -> None:
+        try:
+            (self.folder / "journal.log").write_text(self.machine.journal(), encoding="utf-8")
+        except MachineError as error:
+            self.outcome.problems.append(f"its journal cannot be had: {error}")
+
+
+class Matrix:
+    """Rows, some at a time, and the table of those that are done."""
+
+    def __init__(self, rows: Sequence[Row], brief: bool, keep: bool) -> None:
+        self._rows = rows
+        self._brief = brief
+        self._keep = keep
+        self._begun = time.monotonic()
+        self._done: dict[str, Outcome] = {}
+        self._lock = threading.Lock()
+
+    def run(self, jobs: int) -> list[Outcome]:
+        """:raises MachineError: there is no host to begin with."""
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        self._say("making the host that each row begins with")
+        image = prepare(FOLDER / "state")
+        key, public_key = make_key(FOLDER)
+        self._say(f"{len(self._rows)} rows, {jobs} at a time")
+        with ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(lambda row: self._row(row, image, key, public_key), self._rows))
+        return self._outcomes()
+
+    def _row(self, row: Row, image: str, key: Path, public_key: str) -> None:
+        case = Case(row, image, key, public_key, FOLDER / row.name, self._brief)
+        try:
+            outcome = case.run()
+        finally:
+            if not self._keep:
+                case.remove()
+        with self._lock:
+            self._done[row.name] = outcome
+            TABLE.write_text(verdict.table(self._outcomes()), encoding="utf-8")
+        answers = " | ".join(outcome.cells()[2:6])
+        self._say(f"{len(self._done):3}/{len(self._rows)} {row.name:16} {outcome.seconds:5.0f} s  {answers}")
+        for problem in outcome.problems:
+            self._say(f"    NO: {problem}")
+
+    def _outcomes(self) -> list[Outcome]:
+        return [self._done[row.name] for row in self._rows if row.name in self._done]
+
+    def _say(self, text: str) -> None:
+        print(f"faults {time.monotonic() - self._begun:5.0f} s  {text}", flush=True)
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    parser = argparse.ArgumentParser(prog="make faults", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="names of rows, or how they begin")
+    parser.add_argument("--quick", action="store_true", help="one row for each phase, without the run after the next")
+    parser.add_argument("--jobs", type=int, default=2, help="rows at a time")
+    parser.add_argument("--keep", action="store_true", help="leave the containers")
+    parser.add_argument("--list", action="store_true", help="name the rows and run none")
+    given = parser.parse_args(arguments)
+    if given.list:
+        print("\n".join(f"{row.name:16} {row.told}, in phase {row.heading}" for row in ROWS))
+        return 0
+    try:
+        rows = chosen(given.only or (" ".join(QUICK) if given.quick else ""))
+        outcomes = Matrix(rows, given.quick, given.keep).run(given.jobs)
+    except (MachineError, ValueError) as error:
+        print(f"faults: {error}", file=sys.stderr)
+        return 2
+    bad = [outcome.row.name for outcome in outcomes if not outcome.good]
+    print(f"{len(outcomes) - len(bad)} passed, {len(bad)} failed: {TABLE.relative_to(ROOT)}")
+    return 1 if bad or not outcomes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
