@@ -44,7 +44,7 @@ def find_switchover(root: str) -> int | None:
 
 
 def phase_now(root: str) -> str:
-    """The phase that the journal of an order names last; "" before anything is to change, and once it has an outcome."""
+    """The phase that the journal of an order names last; "" before anything changes, and once it has an outcome."""
     for order in glob.glob(f"{root}/switchover/*/order.json"):
         with contextlib.suppress(ValueError, LookupError):
             journal = json.loads(read(f"{os.path.dirname(order)}/journal.json"))
