@@ -29,7 +29,7 @@ test: setup ## everything CI runs; ONLY="lint units" runs some, LIST=1 names the
 	@python dev/test.py $(if $(LIST),--list) --only "$(ONLY)"
 
 faults: setup ## the fault matrix, an hour: build/faults.md; ONLY="kill cut-5" runs some rows, LIST=1 names them, JOBS=1, KEEP=1
-	@PYTHONPATH=.cache/collections python -m ansible_collections.pristine.vllm.tests.faults.run $(if $(LIST),--list) --only "$(ONLY)" --jobs $(or $(JOBS),2) $(if $(KEEP),--keep)
+	@PYTHONPATH=.cache/collections python -m ansible_collections.pristine.vllm.tests.faults.run $(if $(LIST),--list) $(if $(CHAIN),--chain) --only "$(ONLY)" --jobs $(or $(JOBS),2) $(if $(KEEP),--keep)
 
 drift: setup ## scans an environment on this machine and reports: ENV=/path, WHEELS="/file/or/folder ..."
 	@PYTHONPATH=.cache/collections python dev/drift.py "$(ENV)" $(WHEELS)

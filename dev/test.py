@@ -90,7 +90,7 @@ GATES = (
     # One fault for each phase; `make faults` has them all.
     Gate(
         "faults",
-        (f"env PYTHONPATH=.cache/collections python -m {PACKAGE}.tests.faults.run --quick --jobs 1",),
+        (f"env PYTHONPATH=.cache/collections python -m {PACKAGE}.tests.faults.run --chain",),
         lane="molecule",
     ),
     Gate("molecule-incident", ("molecule test -s incident",), lane="molecule", must_count_tests=True),

@@ -90,8 +90,8 @@ ROWS = (
     _service("fades", "the service ends with 0 at its first completion"),
     _service("orphans", "the service dies and leaves a worker"),
 )
-#: One for each phase, each fault another: what `make test` runs.
-QUICK = ("moved-1", "cut-2", "uv-3", "reboot-4", "kill-5", "service-orphans", "die-7", "full-8")
+#: One for each phase, each fault another: what `make test` runs, one after the other on one host.
+CHAIN = ("moved-1", "cut-2", "uv-3", "die-4", "kill-5", "service-orphans", "reboot-7", "full-8")
 
 
 def chosen(only: str) -> list[Row]:

@@ -17,13 +17,13 @@ NOTE = 160
 
 @dataclass
 class Outcome:
-    """The answers of one row; each that is no is in ``problems``."""
+    """The answers of one row; each that is no is in ``problems``. ``next_run``: None while nobody has asked."""
 
     row: Row
     serves: Optional[float] = None
     release: str = "?"
     lost: list[str] = field(default_factory=list)
-    next_run: bool = False
+    next_run: Optional[bool] = None
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -40,7 +40,7 @@ class Outcome:
             serves,
             self.release,
             lost,
-            "finishes" if self.next_run else "**no**",
+            "not asked" if self.next_run is None else "finishes" if self.next_run else "**no**",
             f"{self.seconds:.0f}",
         ]
 

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from ansible_collections.pristine.vllm.tests.faults import run, verdict
 from ansible_collections.pristine.vllm.tests.faults.on_host import bad_index, look
-from ansible_collections.pristine.vllm.tests.faults.rows import NEW, OLD, PHASES, QUICK, ROWS, Row, chosen
+from ansible_collections.pristine.vllm.tests.faults.rows import CHAIN, NEW, OLD, PHASES, ROWS, Row, chosen
 from ansible_collections.pristine.vllm.tests.faults.verdict import Outcome
 
 ROW = Row("kill-3", 3, "kill", "the play killed")
@@ -39,9 +39,10 @@ def test_every_phase_and_every_fault_has_its_row() -> None:
     assert pins == {"broken", "hangs", "mute", "dies", "fades", "orphans"}
 
 
-def test_the_quick_ones_are_one_for_each_phase() -> None:
-    rows = [row for row in ROWS if row.name in QUICK]
-    assert sorted(row.phase for row in rows) == list(range(1, len(PHASES) + 1))
+def test_the_chain_has_one_fault_for_each_phase() -> None:
+    rows = [next(row for row in ROWS if row.name == name) for name in CHAIN]
+    assert [row.phase for row in rows] == list(range(1, len(PHASES) + 1))
+    assert len({row.kind for row in rows}) == len(rows)
 
 
 def test_rows_are_named_by_their_beginning() -> None:
@@ -81,7 +82,7 @@ def test_a_restart_before_phase_4_is_told() -> None:
 
 def test_the_table_says_no_where_it_is_so() -> None:
     good = Outcome(ROW, serves=0.2, release=OLD, next_run=True, seconds=61.0)
-    bad = Outcome(ROW, lost=["/a"], problems=["does not serve", "lost: /a"])
+    bad = Outcome(ROW, lost=["/a"], next_run=False, problems=["does not serve", "lost: /a"])
     text = verdict.table([good, bad])
     assert "| 3 stage | the play killed | yes | the one before | nothing | finishes | 61 |" in text
     assert "| 3 stage | the play killed | **no** | ? | **1 files** | **no** | 0 |" in text
