@@ -75,6 +75,9 @@ class Machine:
         )
         self.wait_for_boot()
         self.run("tee", "/root/.ssh/authorized_keys", stdin=public_key)
+        # An overlay does not rename a folder of a layer below, which a disk does.
+        cache = f"/var/cache/{UNIT}"
+        self.run("sh", "-c", f"cp -a {cache} {cache}.own && rm -r {cache} && mv {cache}.own {cache}")
 
     def run(self, *words: str, stdin: Optional[str] = None) -> str:
         return docker("exec", "--interactive", self.name, *words, stdin=stdin)

@@ -93,6 +93,10 @@ class Play:
                 raise PlayError(f"the run did not come to phase {number} in {RUN_SECONDS:.0f} s: see {self.log}")
             time.sleep(0.05)
 
+    def came_to(self, number: int) -> bool:
+        """Whether a phase was begun."""
+        return f"Report phase {number} of 8" in self.text()
+
     def kill(self) -> None:
         """SIGKILL to all of it: no handler, no rescue, no good-bye to the host."""
         os.killpg(self._process.pid, signal.SIGKILL)

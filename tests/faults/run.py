@@ -126,6 +126,8 @@ class Case:
         except BaseException:
             play.kill()
             raise
+        if not play.came_to(self.row.phase) or (self.row.phase < 4 and play.came_to(4)):
+            self.outcome.problems.append(f"the fault did not strike in phase {self.row.phase}: see {play.log}")
         if code == 0 and self.row.fails:
             self.outcome.problems.append("the run under the fault ended with 0, as if nothing had been")
 
