@@ -39,6 +39,7 @@ from ansible_collections.pristine.vllm.tests.faults.verdict import Outcome
 
 FOLDER = ROOT / "build/faults"
 TABLE = ROOT / "build/faults.md"
+TABLE_OF_CHAIN = ROOT / "build/faults-chain.md"
 #: A switchover that has to go back loads a model twice, and may be given up by the service's start time-out before.
 SETTLED_SECONDS = 180.0
 
@@ -60,7 +61,7 @@ class Case:
         self.folder.mkdir(parents=True)
         self.machine = Machine("chain" if self.chained else self.row.name)
         self.inventory = self.folder / "hosts.json"
-        self.index = BadIndex(self.row.name, self.row.bad_index) if self.row.bad_index else None
+        self.index = BadIndex(self.folder.name, self.row.bad_index) if self.row.bad_index else None
         self.outcome = Outcome(self.row)
 
     def run(self) -> Outcome:
@@ -186,8 +187,9 @@ class Case:
 class Matrix:
     """Rows, some at a time, and the table of those that are done."""
 
-    def __init__(self, rows: Sequence[Row], keep: bool) -> None:
+    def __init__(self, rows: Sequence[Row], table: Path, keep: bool) -> None:
         self._rows = rows
+        self._table = table
         self._keep = keep
         self._begun = time.monotonic()
         self._done: dict[str, Outcome] = {}
@@ -232,7 +234,9 @@ class Matrix:
         self._say("making the host that each row begins with")
         image = prepare(FOLDER / "state")
         key, public_key = make_key(FOLDER)
-        return lambda row, chained: Case(row, image, key, public_key, FOLDER / row.name, chained)
+        return lambda row, chained: Case(
+            row, image, key, public_key, FOLDER / (f"chain-{row.name}" if chained else row.name), chained
+        )
 
     def _row(self, case: Case) -> None:
         try:
@@ -252,7 +256,7 @@ class Matrix:
             self._say(f"    NO: {problem}")
 
     def _write(self) -> None:
-        TABLE.write_text(verdict.table(self._outcomes()), encoding="utf-8")
+        self._table.write_text(verdict.table(self._outcomes()), encoding="utf-8")
 
     def _outcomes(self) -> list[Outcome]:
         return [self._done[row.name] for row in self._rows if row.name in self._done]
@@ -274,13 +278,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         return 0
     try:
         rows = [row for name in CHAIN for row in ROWS if row.name == name] if given.chain else chosen(given.only)
-        matrix = Matrix(rows, given.keep)
+        table = TABLE_OF_CHAIN if given.chain else TABLE
+        matrix = Matrix(rows, table, given.keep)
         outcomes = matrix.run_chain() if given.chain else matrix.run(given.jobs)
     except (MachineError, ValueError) as error:
         print(f"faults: {error}", file=sys.stderr)
         return 2
     bad = [outcome.row.name for outcome in outcomes if not outcome.good]
-    print(f"{len(outcomes) - len(bad)} passed, {len(bad)} failed: {TABLE.relative_to(ROOT)}")
+    print(f"{len(outcomes) - len(bad)} passed, {len(bad)} failed: {table.relative_to(ROOT)}")
     return 1 if bad or len(outcomes) < len(rows) else 0
 
 
