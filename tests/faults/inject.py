@@ -51,9 +51,9 @@ def strike(row: Row, machine: Machine, play: Play, index: Optional[BadIndex]) ->
     if row.kind == "nothing":
         return play.wait()
     if row.kind == "index" and index is not None:
-        # What phase 3 finds is there before it begins: a download may be over before it could be spoilt.
-        if row.phase > 1:
-            play.wait_for_phase(row.phase - 1)
+        # A spoilt wheel is there from the beginning: its download could be over before it is spoilt.
+        if row.bad_index == "moved":
+            play.wait_for_phase(row.phase)
         index.misbehave()
         return play.wait()
     held = _reach(row, machine, play)

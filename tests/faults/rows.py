@@ -82,9 +82,10 @@ ROWS = (
     *_each("reboot", "the host rebooted", range(3, 8)),
     *_each("die", "the switchover killed (SIGKILL)", range(4, 8)),
     _index("moved", 1, "the index moved"),
-    _index("moved", 3, "the index moved"),
-    _index("truncated", 3, "the download truncated"),
-    _index("corrupt", 3, "the wheel corrupt"),
+    # Wheels are fetched before the scan, which compares with them.
+    _index("moved", 2, "the index moved"),
+    _index("truncated", 2, "the download truncated"),
+    _index("corrupt", 2, "the wheel corrupt"),
     Row("uv-3", 3, "uv", "uv killed (SIGKILL)", releases=(OLD,)),
     _service("broken", "the service fails at import"),
     _service("hangs", "the service hangs before it is ready"),
