@@ -33,7 +33,7 @@ from ansible_collections.pristine.vllm.tests.faults.index import BadIndex
 from ansible_collections.pristine.vllm.tests.faults.inject import strike
 from ansible_collections.pristine.vllm.tests.faults.machine import ROOT, WATCHED, Machine, MachineError
 from ansible_collections.pristine.vllm.tests.faults.play import Play, PlayError, finish, write_inventory
-from ansible_collections.pristine.vllm.tests.faults.rows import CHAIN, ROWS, Row, chosen
+from ansible_collections.pristine.vllm.tests.faults.rows import CHAIN, ON_HOST, PHASES, ROWS, Row, chosen
 from ansible_collections.pristine.vllm.tests.faults.state import make_key, prepare
 from ansible_collections.pristine.vllm.tests.faults.verdict import Outcome
 
@@ -127,7 +127,8 @@ class Case:
         except BaseException:
             play.kill()
             raise
-        if not play.came_to(self.row.phase) or (self.row.phase < 4 and play.came_to(4)):
+        # What the host carries out may have failed before the play has said that it begins.
+        if self.row.phase < 4 and (play.came_to(4) or not play.came_to(self.row.phase)):
             self.outcome.problems.append(f"the fault did not strike in phase {self.row.phase}: see {play.log}")
         if code == 0 and self.row.fails:
             self.outcome.problems.append("the run under the fault ended with 0, as if nothing had been")
@@ -139,6 +140,8 @@ class Case:
         if outcome.serves is None:
             state = f"unit {after['unit']}, switchovers that have not ended: {after['unended'] or 'none'}"
             outcome.problems.append(f"does not serve within {SETTLED_SECONDS:.0f} s ({state})")
+        if row.phase in ON_HOST and PHASES[row.phase - 1] not in after["phases"]:
+            outcome.problems.append(f"the host never came to phase {row.phase}: {after['phases']}")
         outcome.release = verdict.release(before, after)
         if outcome.release not in row.releases:
             outcome.problems.append(f"live is {outcome.release}, and it should be {' or '.join(row.releases)}")

@@ -60,6 +60,15 @@ def unended(root: str) -> list[str]:
     return sorted(path.split(os.sep)[-2] for path in glob.glob(f"{root}/switchover/*/order.json"))
 
 
+def last_phases(root: str) -> list[str]:
+    """The phases that the last switchover came to."""
+    journals = sorted(glob.glob(f"{root}/switchover/*/journal.json"))
+    if not journals:
+        return []
+    with open(journals[-1], encoding="utf-8") as stream:
+        return [str(phase["name"]) for phase in json.load(stream)["phases"]]
+
+
 def runs_from(pid: str) -> str:
     """The environment of the main process: the folder of its interpreter's bin."""
     try:
@@ -80,6 +89,7 @@ def main() -> None:
         "live": os.path.realpath(f"{root}/current"),
         "runs_from": runs_from(pid),
         "unended": unended(root),
+        "phases": last_phases(root),
     }
     if patterns:
         state["files"] = digests(sorted({path for pattern in patterns for path in glob.glob(pattern)}))
