@@ -32,18 +32,19 @@ clean_docker() {
     fi
     remove_labelled container docker ps --all --quiet --filter "label=pristine.vllm.checkout=$checkout"
     remove_labelled network docker network ls --quiet --filter "label=pristine.vllm.checkout=$checkout"
+    remove_images "label=pristine.vllm.checkout=$checkout"
     # Another checkout's hosts keep the image that they run: it stays.
     others=$(docker ps --all --quiet --filter label=pristine.vllm | wc -l)
     if [ "$others" -gt 0 ]; then
         say "kept the images: $others containers of another checkout run them"
         return
     fi
-    remove_images
+    remove_images label=pristine.vllm
 }
 
 # By id, the ones built on top first: docker lists the newest first. Untagged ones are steps of older builds.
 remove_images() {
-    ids=$(docker image ls --all --quiet --filter label=pristine.vllm | awk '!seen[$0]++')
+    ids=$(docker image ls --all --quiet --filter "$1" | awk '!seen[$0]++')
     for id in $ids; do
         docker image inspect "$id" >/dev/null 2>&1 || continue
         if docker image rm "$id" >/dev/null 2>&1; then

@@ -27,6 +27,7 @@ from typing import IO, Optional
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build/test"
 COLLECTION = ".cache/collections/ansible_collections/pristine/vllm"
+PACKAGE = "ansible_collections.pristine.vllm"
 
 # Logs are read in editors and CI: no colours, no links.
 PLAIN = {
@@ -86,6 +87,12 @@ GATES = (
     Gate("core-2.21", ("dev/core_2_21.sh",), must_count_tests=True),
     Gate("molecule-default", ("molecule test -s default",), lane="molecule", must_count_tests=True),
     Gate("molecule-adoption", ("molecule test -s adoption",), lane="molecule", must_count_tests=True),
+    # One fault for each phase; `make faults` has them all.
+    Gate(
+        "faults",
+        (f"env PYTHONPATH=.cache/collections python -m {PACKAGE}.tests.faults.run --chain",),
+        lane="molecule",
+    ),
     Gate("molecule-incident", ("molecule test -s incident",), lane="molecule", must_count_tests=True),
 )
 

@@ -70,6 +70,8 @@ SCENARIOS: dict[str, tuple[str, tuple[str, ...]]] = {
     "default": ("tiny", ("vllm01",)),
     "adoption": ("tiny", ("vllm01",)),
     "incident": ("real", ("vllm01",)),
+    # Not molecule's: tests/faults copies its host for each of its rows.
+    "faults": ("tiny", ("vllm01",)),
 }
 VLLM_HOSTS: dict[str, Any] = {
     "vllm_root": "/opt/vllm",

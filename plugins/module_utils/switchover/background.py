@@ -14,7 +14,7 @@ from typing import Optional
 from ansible_collections.pristine.vllm.plugins.module_utils.command import Run, run
 from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import BusyError, exclusive, sweep
 from ansible_collections.pristine.vllm.plugins.module_utils.files import TEMPORARY, atomic_write, fsync_directory
-from ansible_collections.pristine.vllm.plugins.module_utils.switchover import places
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover import places, reserve
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.back import KEY
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.bundle import CODE, TRIAL, save_code
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal import UNTOUCHED, Journal, load_journal
@@ -109,6 +109,7 @@ def _refuse(order: Order) -> None:
 
 
 def _prepare(order: Order, directory: str, python: str, run_command: Run) -> None:
+    reserve.take(directory)
     order.save(directory)
     Journal(order.run_id, boot=boot_id()).save(directory)
     words = save_code(directory, python)
@@ -154,7 +155,7 @@ def _clear(directory: str) -> None:
     shutil.rmtree(os.path.join(directory, CODE), ignore_errors=True)
     # One that was killed while it wrote an order or a key has left it half written.
     sweep(directory, TEMPORARY)
-    for name in (KEY, ORDER):
+    for name in (reserve.RESERVE, KEY, ORDER):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(directory, name))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import os
 from dataclasses import dataclass, field
 from typing import Optional
@@ -27,6 +28,8 @@ _UNIT_LIMIT = 1024 * 1024
 #: In a release's own folder: the unit with which it served, for a later way back to it.
 SERVED_UNIT = "unit.service"
 _ROOT = (0, 0)
+# A mount point, or a folder in a lower layer of an overlay: what it holds is removed then, and compiled again.
+_NOT_TO_BE_RENAMED = (errno.EBUSY, errno.EXDEV)
 
 
 class ChangeError(Exception):
@@ -236,5 +239,12 @@ def _discarded(path: str) -> str:
 def _put_aside(path: str) -> None:
     """A rename; removing gigabytes of compiled kernels would cost downtime, and they may be wanted again."""
     discard(_aside(path))
-    with contextlib.suppress(FileNotFoundError):
+    try:
         os.rename(path, _aside(path))
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        if error.errno not in _NOT_TO_BE_RENAMED:
+            raise
+        for entry in list(os.scandir(path)):
+            discard(entry.path)

@@ -17,7 +17,7 @@ from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.command import Run, run
 from ansible_collections.pristine.vllm.plugins.module_utils.quarantine import Quarantine
-from ansible_collections.pristine.vllm.plugins.module_utils.switchover import changes, service, snapshot
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover import changes, reserve, service, snapshot
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.back import Back
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.hooks import Hooks, told
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal import (
@@ -178,6 +178,7 @@ class Transaction:
 
     def _fail(self, reason: str) -> None:
         journal = self._journal
+        reserve.give(self._directory)
         journal.failure = journal.failure or reason
         journal.failed_phase = journal.failed_phase or journal.phase
         journal.end()
@@ -229,6 +230,7 @@ class Transaction:
     def _finish(self, outcome: str) -> None:
         self._journal.end()
         self._journal.outcome = outcome
+        reserve.give(self._directory)
         for _ in range(_SAVES):
             if self._note():
                 return

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pathlib
@@ -323,3 +324,20 @@ def test_a_command_that_fails_tells_no_token() -> None:
     with pytest.raises(service.ServiceError, match="the command afterwards, sh, failed") as caught:
         service.hooks([words], 0.1, "afterwards")
     assert "t0ken" not in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [errno.EBUSY, errno.EXDEV])
+def test_a_cache_that_cannot_be_renamed_is_emptied(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    cache = tmp_path / "cache"
+    (cache / "kernels").mkdir(parents=True)
+    (cache / "kernels" / "one").write_text("compiled")
+    (cache / "two").symlink_to("kernels")
+
+    def refuse(path: str, place: str) -> None:
+        raise OSError(number, os.strerror(number), path)
+
+    monkeypatch.setattr(os, "rename", refuse)
+    changes.apply(wiping(cache), changes.Changes(), Journal("x"))
+    assert list(cache.iterdir()) == []
