@@ -204,6 +204,13 @@ options:
   verify:
     description: Options of M(pristine.vllm.wheel_record_info) for the scan at the end. Without them nothing is scanned.
     type: dict
+  record:
+    description:
+      - What the play knows for the run record, C(about), C(marks), C(plan) and C(before) of
+        F(pristine.vllm.compose_run_record).
+      - From it and the journal the host writes the record at the end, in C(<root>/records). A play that lives writes
+        over it.
+    type: dict
 author:
   - Pristine vLLM maintainers (@pristine-vllm)
 """
@@ -248,10 +255,10 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import BusyError
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.background import begin, settle, unfinished
-from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal import PHASES
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal import PHASES, told
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.order import Order, OrderError, order_of
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.service import ServiceError
-from ansible_collections.pristine.vllm.plugins.module_utils.switchover.wait import WaitError, Watched, told, wait
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover.wait import WaitError, Watched, wait
 
 _SERVING: dict[str, Any] = {
     "url": {"type": "str", "required": True},
@@ -312,6 +319,7 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     },
     "wipe": {"type": "list", "elements": "path", "default": []},
     "verify": {"type": "dict"},
+    "record": {"type": "dict"},
 }
 _NOT_THE_ORDERS = ("state", "until", "timeout")
 

@@ -14,7 +14,7 @@ from typing import Optional
 from ansible_collections.pristine.vllm.plugins.module_utils.command import Run, run
 from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import BusyError, exclusive, sweep
 from ansible_collections.pristine.vllm.plugins.module_utils.files import TEMPORARY, atomic_write, fsync_directory
-from ansible_collections.pristine.vllm.plugins.module_utils.switchover import places, reserve
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover import host_record, places, reserve
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.back import KEY
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.bundle import CODE, TRIAL, save_code
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal import UNTOUCHED, Journal, load_journal
@@ -191,6 +191,7 @@ def carry_out(directory: str, begun_only: bool = False) -> Optional[Journal]:
         # The play that handed it over is long gone when the host has been booted since.
         begun_only = begun_only or journal.boot not in ("", boot_id())
         Transaction(order, journal, directory).run(begun_only)
+        host_record.write(order, journal)
         forget(order.unit)
         _prune(folder(order.root), order.run_id)
         _clear(directory)

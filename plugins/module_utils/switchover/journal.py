@@ -24,6 +24,8 @@ DONE = "done"
 UNTOUCHED = "nothing was stopped"
 BACK = "rolled back"
 STUCK = "going back failed"
+# What the way back needs, and what only it must know.
+_PRIVATE = ("saved", "touched", "hooked", "returned", "boot")
 _LARGEST = 16 * 1024 * 1024
 
 
@@ -128,3 +130,10 @@ def _check(journal: Journal) -> None:
         str(phase["name"]), phase["started"], phase["finished"]
     for entry in journal.saved:
         str(entry["path"])
+
+
+def told(journal: Optional[Journal]) -> Optional[dict[str, Any]]:
+    """A journal as Ansible hands it on."""
+    if journal is None:
+        return None
+    return {name: value for name, value in dataclasses.asdict(journal).items() if name not in _PRIVATE}

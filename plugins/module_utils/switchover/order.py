@@ -80,6 +80,7 @@ class Order:
 
     ``release`` is made live ("" leaves the links), ``adopt`` is an environment elsewhere that becomes the way back
     first. ``keep_config`` says that the version that served before needs the edits of ``configs`` as well.
+    ``record`` is what the play knows for the run record, ``about``, ``marks``, ``plan`` and ``before`` (see `compose`).
     ``verify`` holds options of `wheel_record_info`; without it nothing is verified.
     """
 
@@ -98,6 +99,7 @@ class Order:
     artifacts: Artifacts = field(default_factory=Artifacts)
     wipe: list[str] = field(default_factory=list)
     verify: Optional[dict[str, Any]] = None
+    record: Optional[dict[str, Any]] = None
 
     def save(self, directory: str) -> None:
         """Write it for root alone: it may hold an API key."""

@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.command import Run, run
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.background import folder
@@ -28,8 +27,6 @@ _POLL = 0.1
 _LOOK = 2.0
 # Between its death and its next start systemd waits a second.
 _DEAD_LOOKS = 3
-# What the way back needs, and what only it must know.
-_PRIVATE = ("saved", "touched", "hooked", "returned", "boot")
 
 
 @dataclass(frozen=True)
@@ -108,10 +105,3 @@ def _is_dead(order: Watched, run_command: Run) -> bool:
     except UnitError:
         # A systemd that is too busy to answer says nothing about it.
         return False
-
-
-def told(journal: Optional[Journal]) -> Optional[dict[str, Any]]:
-    """A journal as Ansible hands it on."""
-    if journal is None:
-        return None
-    return {name: value for name, value in dataclasses.asdict(journal).items() if name not in _PRIVATE}

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.pristine.vllm.plugins.module_utils import quarantine
+from ansible_collections.pristine.vllm.plugins.module_utils import files, quarantine
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover import journal, reserve
 from ansible_collections.pristine.vllm.tests.unit.plugins.switchover_support import Host, host_in
 
@@ -36,7 +36,7 @@ def test_on_a_disk_that_fills_up_it_goes_back_with_what_was_reserved(
     before = host.picture()
     host.save(keep_config=False)
     reserve.take(str(host.directory))
-    write, copy = journal.atomic_write, quarantine._copy
+    write, copy = files.atomic_write, quarantine._copy
 
     def full() -> bool:
         """From the switch on, and until somebody gives what is reserved."""
