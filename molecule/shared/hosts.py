@@ -70,9 +70,13 @@ SCENARIOS: dict[str, tuple[str, tuple[str, ...]]] = {
     "default": ("tiny", ("vllm01",)),
     "adoption": ("tiny", ("vllm01",)),
     "incident": ("real", ("vllm01",)),
+    # An environment that this collection never made, as the incident had it.
+    "seed": ("real", ("vllm01",)),
     # Not molecule's: tests/faults copies its host for each of its rows.
     "faults": ("tiny", ("vllm01",)),
 }
+# What a scenario's hosts have besides.
+SCENARIO_VARIABLES: dict[str, dict[str, Any]] = {"seed": {"vllm_environment": "/root/ml-env"}}
 VLLM_HOSTS: dict[str, Any] = {
     "vllm_root": "/opt/vllm",
     "vllm_index_url": "http://index",
@@ -146,7 +150,8 @@ def inventory(scenario: str) -> dict[str, Any]:
         "fixture_network": f"pristine-vllm-{CHECKOUT_ID}-{scenario}",
     }
     records = {"run_record_controller_path": str(CHECKOUT / "build/records" / scenario)}
-    variables = {**VLLM_HOSTS, **flavour.variables, **records, **pins(CHECKOUT / flavour.folder)}
+    own = SCENARIO_VARIABLES.get(scenario, {})
+    variables = {**VLLM_HOSTS, **flavour.variables, **own, **records, **pins(CHECKOUT / flavour.folder)}
     return {
         "_meta": {"hostvars": {host: host_variables(scenario, host, known) for host in hosts}},
         "all": {"vars": shared, "children": ["ungrouped", "vllm_hosts", "index"]},
