@@ -66,8 +66,8 @@ start_engine() {
     forget_dead /var/run/docker.pid dockerd
     forget_dead /var/run/docker/containerd/containerd.pid containerd
     say "starting dockerd (log: $log)"
-    # In a session of its own, so that it outlasts the terminal and make.
-    setsid dockerd >"$log" 2>&1 </dev/null &
+    # In a session of its own, so that it outlasts the terminal and make; without our lock, or it would hold that for good.
+    setsid dockerd >"$log" 2>&1 </dev/null 8>&- &
     engine_pid=$!
 }
 
@@ -85,6 +85,13 @@ wait_for_engine() {
     say "Docker $(docker version --format '{{.Server.Version}}') answers"
 }
 
+if answers; then
+    exit 0
+fi
+# Two that start at once must not both install or start one.
+mkdir -p "$root/.cache"
+exec 8>"$root/.cache/engine.lock"
+flock 8
 if answers; then
     exit 0
 fi

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs the gates of `make test`: all, or those of `make test ONLY="lint units"`; `make test LIST=1` names them.
 
-Two run at a time, one from each lane: molecule, which mostly waits for its hosts, beside all that only computes.
+Three run at a time, one from each lane: two of molecule, which mostly wait for their hosts, beside all that only computes.
 Each gate's output is in build/test/<gate>.log and is shown when the gate fails.
 """
 
@@ -86,12 +86,12 @@ GATES = (
     ),
     Gate("core-2.21", ("dev/core_2_21.sh",), must_count_tests=True),
     Gate("molecule-default", ("molecule test -s default",), lane="molecule", must_count_tests=True),
-    Gate("molecule-adoption", ("molecule test -s adoption",), lane="molecule", must_count_tests=True),
+    Gate("molecule-adoption", ("molecule test -s adoption",), lane="more molecule", must_count_tests=True),
     # One fault for each phase; `make faults` has them all.
     Gate(
         "faults",
         (f"env PYTHONPATH=.cache/collections python -m {PACKAGE}.tests.faults.run --chain",),
-        lane="molecule",
+        lane="more molecule",
     ),
     Gate("molecule-incident", ("molecule test -s incident",), lane="molecule", must_count_tests=True),
 )
@@ -254,7 +254,7 @@ def main() -> int:
     LOGS.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     runner = Runner()
-    lanes = [[gate for gate in gates if gate.lane == lane] for lane in ("molecule", "checks")]
+    lanes = [[gate for gate in gates if gate.lane == lane] for lane in dict.fromkeys(gate.lane for gate in gates)]
     with stopping_on_signals(runner):
         threads = [threading.Thread(target=runner.lane, args=(lane,)) for lane in lanes]
         for thread in threads:
