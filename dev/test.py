@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs the gates of `make test`: all, or those of `make test ONLY="lint units"`; `make test LIST=1` names them.
 
-Three run at a time, one from each lane: two of molecule, which mostly wait for their hosts, beside all that only computes.
+Three run at a time, one from each lane: two of molecule, which mostly wait for hosts, beside all that only computes.
 Each gate's output is in build/test/<gate>.log and is shown when the gate fails.
 """
 
