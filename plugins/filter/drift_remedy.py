@@ -64,7 +64,9 @@ options:
 EXAMPLES = r"""
 - name: Decide
   ansible.builtin.set_fact:
-    remedy: "{{ watch.findings | pristine.vllm.drift_remedy(kinds=watch.decision.kinds, provisioned=true, unit_file='/etc/systemd/system/x.service') }}"
+    remedy: >-
+      {{ watch.findings | pristine.vllm.drift_remedy(kinds=watch.decision.kinds, provisioned=true,
+           unit_file='/etc/systemd/system/vllm-kimi-k25.service') }}
 """
 
 RETURN = r"""
