@@ -93,6 +93,7 @@ GATES = (
         (f"env PYTHONPATH=.cache/collections python -m {PACKAGE}.tests.faults.run --chain",),
         lane="more molecule",
     ),
+    Gate("molecule-drift", ("molecule test -s drift",), lane="more molecule", must_count_tests=True),
     Gate("molecule-incident", ("molecule test -s incident",), lane="molecule", must_count_tests=True),
 )
 

@@ -69,6 +69,7 @@ FLAVOURS = {
 SCENARIOS: dict[str, tuple[str, tuple[str, ...]]] = {
     "default": ("tiny", ("vllm01",)),
     "adoption": ("tiny", ("vllm01",)),
+    "drift": ("tiny", ("vllm01",)),
     "incident": ("real", ("vllm01",)),
     # An environment that this collection never made, as the incident had it.
     "seed": ("real", ("vllm01",)),
