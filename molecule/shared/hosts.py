@@ -20,7 +20,9 @@ from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CHECKOUT_ID = hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:8]
-IMAGE = "pristine-vllm-host:bookworm"
+IMAGE = ("pristine-vllm-host:bookworm", "dev/image.sh")
+# Scenarios whose hosts hold more.
+IMAGES = {"schedule": ("pristine-vllm-monitored:bookworm", "dev/image_monitored.sh")}
 # The others know it as http://index.
 INDEX = "index01"
 
@@ -70,6 +72,7 @@ SCENARIOS: dict[str, tuple[str, tuple[str, ...]]] = {
     "default": ("tiny", ("vllm01",)),
     "adoption": ("tiny", ("vllm01",)),
     "incident": ("real", ("vllm01",)),
+    "schedule": ("tiny", ("vllm01",)),
 }
 VLLM_HOSTS: dict[str, Any] = {
     "vllm_root": "/opt/vllm",
@@ -132,13 +135,15 @@ def host_variables(scenario: str, host: str, known: dict[str, str]) -> dict[str,
 def inventory(scenario: str) -> dict[str, Any]:
     flavour_name, vllm_hosts = SCENARIOS[scenario]
     flavour = FLAVOURS[flavour_name]
+    image, image_script = IMAGES.get(scenario, IMAGE)
     hosts = [*vllm_hosts, INDEX]
     known = addresses([container(scenario, host) for host in hosts])
     shared = {
         "fixture_build": list(flavour.build),
         "fixture_checkout": str(CHECKOUT),
         "fixture_folder": str(CHECKOUT / flavour.folder),
-        "fixture_image": IMAGE,
+        "fixture_image": image,
+        "fixture_image_script": image_script,
         "fixture_index": str(CHECKOUT / flavour.index),
         "fixture_labels": {"pristine.vllm": "molecule", "pristine.vllm.checkout": CHECKOUT_ID},
         "fixture_network": f"pristine-vllm-{CHECKOUT_ID}-{scenario}",
