@@ -78,6 +78,12 @@ def tick(host: Host, unit: str = UNIT) -> int:
     return int(show(host, f"{unit}.service", "ExecMainStatus")[0])
 
 
+def said(host: Host) -> str:
+    """What the last tick wrote to the journal, with its line breaks folded."""
+    (run,) = show(host, f"{UNIT}.service", "InvocationID")
+    return " ".join(host.check_output(f"journalctl --no-pager -o cat _SYSTEMD_INVOCATION_ID={run}").split())
+
+
 @pytest.fixture(scope="module")
 def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """This collection as an operator downloads it."""
@@ -103,7 +109,7 @@ def settings(tarball: Path) -> dict[str, Any]:
         "drift_watch_schedule_calendar": "*-02-29",
         "drift_watch_schedule_interval": 5,
         # Templates are resolved, braces of others are not templates.
-        "vllm_service_environment": {"CHAT_TEMPLATE": "{% raw %}{{ messages }}{% endraw %}"},
+        "run_record_reason": "{% raw %}{{ messages }}{% endraw %}",
     }
 
 
@@ -119,6 +125,11 @@ def before(host: Host) -> set[str]:
     place(host, "/etc/prometheus/prometheus.yml", PROMETHEUS)
     host.check_output("promtool check config /etc/prometheus/prometheus.yml")
     host.check_output("systemctl restart prometheus prometheus-node-exporter")
+    # The container has no CAP_SYS_PTRACE, which the unit asks for. Here this stands in for it.
+    host.check_output(f"mkdir -p /run/systemd/system/{UNIT}.service.d")
+    place(
+        host, f"/run/systemd/system/{UNIT}.service.d/container.conf", "[Service]\nCapabilityBoundingSet=CAP_SYS_ADMIN\n"
+    )
     poll("Prometheus answers", lambda: host.run("curl -fsS http://127.0.0.1:9090/-/ready").rc == 0)
     return files(host)
 
@@ -162,7 +173,7 @@ def test_it_is_scheduled_and_that_once(scheduled: Any, playbook: Any, settings: 
     assert (verified.rc, verified.stdout + verified.stderr) == (0, "")
     inventory = host.file(f"{PULL}/inventory.yml")
     assert (inventory.mode, inventory.user, host.file(PULL).mode) == (0o600, "root", 0o700)
-    assert "CHAT_TEMPLATE: !unsafe '{{ messages }}'" in inventory.content_string
+    assert "run_record_reason: !unsafe '{{ messages }}'" in inventory.content_string
 
 
 def test_a_scan_that_never_ran_is_seen(scheduled: Any, host: Host) -> None:
@@ -171,7 +182,7 @@ def test_a_scan_that_never_ran_is_seen(scheduled: Any, host: Host) -> None:
 
 
 def test_a_tick_finds_nothing_on_a_clean_host(scheduled: Any, host: Host) -> None:
-    assert tick(host) == 0, host.check_output(f"journalctl -u {UNIT} --no-pager -n 80")
+    assert tick(host) == 0, said(host)
     (metrics,) = host.check_output(f"ls {METRICS}/pristine_vllm-*.prom").split()
     assert 'pristine_vllm_pristine{environment="/opt/vllm/current"} 1' in host.file(metrics).content_string
     assert 'pristine_vllm_scan_interval_seconds{environment="/opt/vllm/current"} 5' in host.file(metrics).content_string
@@ -187,8 +198,7 @@ def test_a_tick_finds_dirt_and_the_alert_fires(scheduled: Any, host: Host) -> No
     try:
         assert tick(host) == 2
         assert UNIT in host.check_output("systemctl --failed --plain --no-legend")
-        said = host.check_output(f"journalctl -u {UNIT} --no-pager -n 200 -o cat")
-        assert "modified vllm/model_executor/models/deepseek_v2.py" in said
+        assert "modified vllm/model_executor/models/deepseek_v2.py" in said(host)
         fires(host, "PristineVllmDrifted")
     finally:
         host.check_output(f"mv /root/clean.py {CODE}")
@@ -217,9 +227,8 @@ def test_a_damaged_collection_is_not_run_and_the_schedule_mends_it(
     folder = f"{PULL}/runners/{damaged}/collections/ansible_collections/pristine/vllm"
     host.check_output(f"echo '# edited' >> {folder}/roles/drift_watch/tasks/main.yml && touch {folder}/plugins/x.py")
     assert tick(host) == 78
-    said = host.check_output(f"journalctl -u {UNIT} --no-pager -n 5 -o cat")
-    assert "roles/drift_watch/tasks/main.yml was changed" in said
-    assert "plugins/x.py is not of it" in said
+    assert "roles/drift_watch/tasks/main.yml was changed" in said(host)
+    assert "plugins/x.py is not of it" in said(host)
     assert playbook("pristine.vllm.schedule", **settings).code == 0
     (mended,) = host.check_output(f"ls {PULL}/runners").split()
     assert mended != damaged
