@@ -71,6 +71,7 @@ FLAVOURS = {
 SCENARIOS: dict[str, tuple[str, tuple[str, ...]]] = {
     "default": ("tiny", ("vllm01",)),
     "adoption": ("tiny", ("vllm01",)),
+    "drift": ("tiny", ("vllm01",)),
     "incident": ("real", ("vllm01",)),
     "schedule": ("tiny", ("vllm01",)),
 }
