@@ -20,6 +20,7 @@ from testinfra.host import Host
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 UNIT = "pristine-vllm-drift"
+FLEET = "pristine-vllm-fleet"
 PULL = "/opt/vllm/pull"
 METRICS = "/var/lib/prometheus/node-exporter"
 RULES = CHECKOUT / "roles/drift_watch/files/pristine-vllm-alerts.yml"
@@ -78,9 +79,9 @@ def tick(host: Host, unit: str = UNIT) -> int:
     return int(show(host, f"{unit}.service", "ExecMainStatus")[0])
 
 
-def said(host: Host) -> str:
+def said(host: Host, unit: str = UNIT) -> str:
     """What the last tick wrote to the journal, with its line breaks folded."""
-    (run,) = show(host, f"{UNIT}.service", "InvocationID")
+    (run,) = show(host, f"{unit}.service", "InvocationID")
     return " ".join(host.check_output(f"journalctl --no-pager -o cat _SYSTEMD_INVOCATION_ID={run}").split())
 
 
@@ -125,11 +126,11 @@ def before(host: Host) -> set[str]:
     place(host, "/etc/prometheus/prometheus.yml", PROMETHEUS)
     host.check_output("promtool check config /etc/prometheus/prometheus.yml")
     host.check_output("systemctl restart prometheus prometheus-node-exporter")
-    # The container has no CAP_SYS_PTRACE, which the unit asks for. Here this stands in for it.
-    host.check_output(f"mkdir -p /run/systemd/system/{UNIT}.service.d")
-    place(
-        host, f"/run/systemd/system/{UNIT}.service.d/container.conf", "[Service]\nCapabilityBoundingSet=CAP_SYS_ADMIN\n"
-    )
+    # The container has no CAP_SYS_PTRACE, which the units ask for. Here this stands in for it.
+    for unit in (UNIT, FLEET):
+        host.check_output(f"mkdir -p /run/systemd/system/{unit}.service.d")
+        text = "[Service]\nCapabilityBoundingSet=CAP_SYS_ADMIN\n"
+        place(host, f"/run/systemd/system/{unit}.service.d/container.conf", text)
     poll("Prometheus answers", lambda: host.run("curl -fsS http://127.0.0.1:9090/-/ready").rc == 0)
     return files(host)
 
@@ -233,6 +234,52 @@ def test_a_damaged_collection_is_not_run_and_the_schedule_mends_it(
     (mended,) = host.check_output(f"ls {PULL}/runners").split()
     assert mended != damaged
     assert tick(host) in (0, 2)
+
+
+def test_a_remediation_gets_through_the_sandbox_and_inherits_nothing(
+    scheduled: Any, playbook: Any, settings: dict[str, Any], host: Host
+) -> None:
+    (before,) = show(host, "vllm-kimi-k25", "MainPID")
+    host.check_output(f"echo 'import pdb' >> {CODE}")
+    assert playbook("pristine.vllm.schedule", drift_watch_policy={"code": "restore"}, **settings).code == 0
+    assert tick(host) == 0, said(host)
+    assert "import pdb" not in host.check_output(f"tail -n 1 {CODE}")
+    (after,) = show(host, "vllm-kimi-k25", "MainPID")
+    assert after not in (before, "0")
+    assert "SCHED_OTHER" in host.check_output(f"chrt -p {after}")
+    assert host.check_output(f"ps -o ni= -p {after}").strip() == "0"
+    assert playbook("pristine.vllm.schedule", **settings).code == 0
+
+
+def test_a_controller_schedules_its_inventory(scheduled: Any, host: Host) -> None:
+    """Here the host is its own controller: it has an Ansible and an inventory already."""
+    (runner,) = host.check_output(f"ls -d {PULL}/runners/*").split()
+    asked = {
+        "drift_watch_schedule_mode": "controller",
+        "drift_watch_schedule_unit": FLEET,
+        "drift_watch_schedule_calendar": "*-02-29",
+        "drift_watch_schedule_interval": 5,
+        # Its Ansible is one that compares itself before the next tick of the other schedule.
+        "drift_watch_schedule_environment": {"PYTHONDONTWRITEBYTECODE": "1"},
+    }
+
+    def schedule(**more: str) -> str:
+        environment = f"LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 ANSIBLE_CONFIG={runner}/ansible.cfg"
+        command = f"{runner}/venv/bin/ansible-playbook pristine.vllm.schedule --inventory {PULL}/inventory.yml"
+        done = host.run(f"{environment} {command} -e {shlex.quote(json.dumps({**asked, **more}))}")
+        assert done.rc == 0, done.stdout
+        return str(done.stdout)
+
+    schedule()
+    assert "changed=0" in schedule()
+    units = f"/etc/systemd/system/{FLEET}.service /etc/systemd/system/{FLEET}.timer"
+    verified = host.run(f"systemd-analyze verify {units}")
+    assert (verified.rc, verified.stdout + verified.stderr) == (0, "")
+    assert tick(host, FLEET) in (0, 2)
+    assert "vllm01: pristine" in said(host, FLEET)
+    schedule(drift_watch_schedule_state="absent")
+    assert host.run(f"ls {units} /var/lib/systemd/timers/stamp-{FLEET}.timer").stdout == ""
+    assert host.file(f"{PULL}/inventory.yml").exists
 
 
 def test_removal_leaves_nothing(
