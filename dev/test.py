@@ -1,7 +1,7 @@
 # Copyright: Pristine vLLM maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the gates of `make test`: all, or those of `make test ONLY="lint units"`; `make test LIST=1` names them.
+"""Runs the gates of `make test`: all but long ones, or those of `make test ONLY="lint units"`; LIST=1 names them.
 
 Three run at a time, one from each lane: two of molecule, which mostly wait for hosts, beside all that only computes.
 Each gate's output is in build/test/<gate>.log and is shown when the gate fails.
@@ -56,6 +56,8 @@ class Gate:
     lane: str = "checks"
     # A runner that found no test ends with 0 (molecule with testinfra does): then the counted tests decide.
     must_count_tests: bool = False
+    # Takes so long that it is run when it is named.
+    when_named: bool = False
 
 
 GATES = (
@@ -95,6 +97,8 @@ GATES = (
     ),
     Gate("molecule-drift", ("molecule test -s drift",), lane="more molecule", must_count_tests=True),
     Gate("molecule-incident", ("molecule test -s incident",), lane="molecule", must_count_tests=True),
+    # Provisions a host, builds an environment for Ansible on it, waits for scans at idle priority and for Prometheus.
+    Gate("molecule-schedule", ("molecule test -s schedule",), lane="molecule", must_count_tests=True, when_named=True),
 )
 
 
@@ -226,12 +230,14 @@ def telling(outcome: Outcome) -> list[str]:
 
 
 def chosen(only: str) -> list[Gate]:
-    """The gates that ONLY names, by name or by how the name begins; all of them when it is empty."""
+    """The gates that ONLY names, by name or by how the name begins; all but the long ones when it is empty."""
     wanted = only.replace(",", " ").split()
     unknown = [name for name in wanted if not any(gate.name.startswith(name) for gate in GATES)]
     if unknown:
         sys.exit(f"No gate is called {', '.join(unknown)}. There are: {', '.join(gate.name for gate in GATES)}")
-    return [gate for gate in GATES if not wanted or any(gate.name.startswith(name) for name in wanted)]
+    if not wanted:
+        return [gate for gate in GATES if not gate.when_named]
+    return [gate for gate in GATES if any(gate.name.startswith(name) for name in wanted)]
 
 
 @contextmanager
@@ -249,7 +255,7 @@ def main() -> int:
     arguments = parser.parse_args()
     gates = chosen(arguments.only)
     if arguments.list:
-        print("\n".join(gate.name for gate in gates))
+        print("\n".join(gate.name for gate in (gates if arguments.only else GATES)))
         return 0
 
     LOGS.mkdir(parents=True, exist_ok=True)

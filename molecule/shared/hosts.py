@@ -20,7 +20,9 @@ from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CHECKOUT_ID = hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:8]
-IMAGE = "pristine-vllm-host:bookworm"
+IMAGE = ("pristine-vllm-host:bookworm", "dev/image.sh")
+# Scenarios whose hosts hold more.
+IMAGES = {"schedule": ("pristine-vllm-monitored:bookworm", "dev/image_monitored.sh")}
 # The others know it as http://index.
 INDEX = "index01"
 
@@ -75,6 +77,7 @@ SCENARIOS: dict[str, tuple[str, tuple[str, ...]]] = {
     "seed": ("real", ("vllm01",)),
     # Not molecule's: tests/faults copies its host for each of its rows.
     "faults": ("tiny", ("vllm01",)),
+    "schedule": ("tiny", ("vllm01",)),
 }
 # What a scenario's hosts have besides.
 SCENARIO_VARIABLES: dict[str, dict[str, Any]] = {"seed": {"vllm_environment": "/root/ml-env"}}
@@ -139,13 +142,15 @@ def host_variables(scenario: str, host: str, known: dict[str, str]) -> dict[str,
 def inventory(scenario: str) -> dict[str, Any]:
     flavour_name, vllm_hosts = SCENARIOS[scenario]
     flavour = FLAVOURS[flavour_name]
+    image, image_script = IMAGES.get(scenario, IMAGE)
     hosts = [*vllm_hosts, INDEX]
     known = addresses([container(scenario, host) for host in hosts])
     shared = {
         "fixture_build": list(flavour.build),
         "fixture_checkout": str(CHECKOUT),
         "fixture_folder": str(CHECKOUT / flavour.folder),
-        "fixture_image": IMAGE,
+        "fixture_image": image,
+        "fixture_image_script": image_script,
         "fixture_index": str(CHECKOUT / flavour.index),
         "fixture_labels": {"pristine.vllm": "molecule", "pristine.vllm.checkout": CHECKOUT_ID},
         "fixture_network": f"pristine-vllm-{CHECKOUT_ID}-{scenario}",

@@ -118,7 +118,9 @@ def plan(ask: Ask, now: float) -> Plan:
     decision = decide(findings, ask.rules, now, state.remediations, hold, ask.look.errors, damage is None)
     if ask.remediation is not None:
         decision = after_remediation(decision, ask.remediation)
-    state = conclude(state, decision, now, ask.retention)
+    # A history that only begins has no run to remember, and begins once.
+    if ask.look.attempted or ask.look.kinds or ask.remediation is not None:
+        state = conclude(state, decision, now, ask.retention)
     return Plan(
         now=now,
         state=state,

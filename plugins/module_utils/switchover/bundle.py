@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from types import ModuleType
 from typing import Callable, Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import atomic_write, fsync_directory
@@ -43,15 +44,15 @@ def save_code(directory: str, python: str) -> list[str]:
         if hasattr(module, "__path__"):
             path = os.path.join(code, *parts, "__init__.py")
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        atomic_write(path, _source(name, module).encode(), mode=0o600)
+        atomic_write(path, source_of(module).encode(), mode=0o600)
     main = os.path.join(code, _MAIN)
     atomic_write(main, _PROGRAM.encode(), mode=0o600)
     fsync_directory(directory)
     return [os.path.realpath(python), "-I", "-S", "-B", main, code]
 
 
-def _source(name: str, module: object) -> str:
-    # Of a file as well as of the archive that Ansible runs a module from.
+def source_of(module: ModuleType) -> str:
+    """The source of a loaded module, from a file as well as from the archive that Ansible runs a module from."""
     loader = getattr(module, "__loader__", None)
     get_source: Optional[Callable[[str], Optional[str]]] = getattr(loader, "get_source", None)
-    return (get_source(name) if get_source else None) or ""
+    return (get_source(module.__name__) if get_source else None) or ""

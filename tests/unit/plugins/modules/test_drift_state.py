@@ -123,6 +123,8 @@ def test_a_history_begins_before_the_first_scan(capfd: pytest.CaptureFixture[str
     text = (tmp_path / "pristine_vllm.prom").read_text()
     assert f'pristine_vllm_scan_last_success_timestamp_seconds{{environment="{ENV}"}} 0\n' in text
     assert "pristine_vllm_pristine" not in text
+    # Whoever schedules again begins nothing anew.
+    assert not run(capfd, tmp_path, findings=[], kinds=[], scan=None, now=NOW + 60)["changed"]
 
 
 def test_a_scan_that_failed(capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
