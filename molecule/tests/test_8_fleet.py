@@ -101,10 +101,13 @@ def moved(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -
 
 def test_the_rollout_stops_where_it_is_set_to(stopped: Any) -> None:
     assert stopped.code == 2
-    recap = dict(re.findall(r"^(vllm\d+) .*failed=(\d+)", stopped.output, re.M))
+    # Molecule has Ansible write in colours, line by line.
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", stopped.output)
+    recap = dict(re.findall(r"^(vllm\d+) .*failed=(\d+)", plain, re.M))
     assert recap == {host: str(int(host == BROKEN)) for host in {CANARY, BROKEN} | FIRST | SAME_BATCH}
-    assert f"failed on {BROKEN}. The host is as it was" in stopped.said
-    assert f"The rollout stops at {BROKEN}. Not begun, and as before: {', '.join(sorted(UNTOUCHED))}." in stopped.said
+    said = re.sub(r"\s+", " ", plain)
+    assert f"failed on {BROKEN}. The host is as it was" in said
+    assert f"The rollout stops at {BROKEN}. Not begun, and as before: {', '.join(sorted(UNTOUCHED))}." in said
 
 
 def test_all_twelve_serve(after: dict[str, dict[str, Any]]) -> None:
