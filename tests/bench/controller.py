@@ -19,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -38,19 +38,8 @@ PLAYBOOK = """\
       ansible.builtin.import_role:
         name: pristine.vllm.drift_watch
 """
-#: What ansible-core needs at run time, beside the standard library.
-PACKAGES = (
-    "ansible",
-    "jinja2",
-    "markupsafe",
-    "yaml",
-    "_yaml",
-    "packaging",
-    "resolvelib",
-    "cryptography",
-    "cffi",
-    "_cffi_backend",
-)
+#: What a host needs to run ansible-playbook, beside the standard library.
+DISTRIBUTIONS = ("ansible-core", "jinja2", "markupsafe", "pyyaml", "packaging", "resolvelib", "cryptography", "cffi")
 _PULL = """
 import json, os, resource, subprocess, sys
 own = {"PYTHONPATH": "/opt/bench/site", "ANSIBLE_COLLECTIONS_PATH": "/opt/bench", "LC_ALL": "C.UTF-8"}
@@ -106,16 +95,7 @@ def bring_ansible(container: str, variables: dict[str, Any], playbook: Path) -> 
         raise BenchError(f"the hosts have Python {own} and this is {mine}: its packages do not run there")
     listed = {**variables, "ansible_connection": "local", "drift_watch_fail_on": ["scan_failed"]}
     with tempfile.TemporaryDirectory() as folder:
-        site = Path(folder, "site")
-        site.mkdir()
-        for name in PACKAGES:
-            spec = find_spec(name)
-            origin = Path(spec.origin) if spec and spec.origin else None
-            if origin is None:
-                raise BenchError(f"no package {name} beside this Python")
-            source = origin.parent if origin.name == "__init__.py" else origin
-            copy = shutil.copytree if source.is_dir() else shutil.copy
-            copy(source, site / source.name)
+        bring_packages(Path(folder, "site"))
         collection = Path(folder, "ansible_collections/pristine/vllm")
         for part in ("plugins", "roles", "meta"):
             shutil.copytree(ROOT / part, collection / part)
@@ -125,6 +105,15 @@ def bring_ansible(container: str, variables: dict[str, Any], playbook: Path) -> 
         Path(folder, "hosts.json").write_text(json.dumps(hosts), encoding="utf-8")
         run("docker", "exec", container, "mkdir", "-p", "/opt/bench")
         run("docker", "cp", f"{folder}/.", f"{container}:/opt/bench")
+
+
+def bring_packages(site: Path) -> None:
+    """Copy the distributions as they are installed beside this Python, without scripts."""
+    for name in DISTRIBUTIONS:
+        for file in metadata.files(name) or []:
+            if ".." not in file.parts:
+                (site / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(str(file.locate()), site / file)
 
 
 def host_seconds(container: str) -> float:
