@@ -78,9 +78,15 @@ SCENARIOS: dict[str, tuple[str, tuple[str, ...]]] = {
     # Not molecule's: tests/faults copies its host for each of its rows.
     "faults": ("tiny", ("vllm01",)),
     "schedule": ("tiny", ("vllm01",)),
+    "fleet": ("tiny", tuple(f"vllm{number:02}" for number in range(1, 13))),
+    # Not molecule's: tests/bench/controller.py.
+    "watch": ("tiny", tuple(f"vllm{number:02}" for number in range(1, 21))),
 }
-# What a scenario's hosts have besides.
-SCENARIO_VARIABLES: dict[str, dict[str, Any]] = {"seed": {"vllm_environment": "/root/ml-env"}}
+# What only this scenario's hosts have in their group_vars.
+OWN: dict[str, dict[str, Any]] = {
+    "fleet": {"reinstall_canary": "vllm07", "reinstall_serial": [1, 3, "100%"]},
+    "seed": {"vllm_environment": "/root/ml-env"},
+}
 VLLM_HOSTS: dict[str, Any] = {
     "vllm_root": "/opt/vllm",
     "vllm_index_url": "http://index",
@@ -156,8 +162,13 @@ def inventory(scenario: str) -> dict[str, Any]:
         "fixture_network": f"pristine-vllm-{CHECKOUT_ID}-{scenario}",
     }
     records = {"run_record_controller_path": str(CHECKOUT / "build/records" / scenario)}
-    own = SCENARIO_VARIABLES.get(scenario, {})
-    variables = {**VLLM_HOSTS, **flavour.variables, **own, **records, **pins(CHECKOUT / flavour.folder)}
+    variables = {
+        **VLLM_HOSTS,
+        **flavour.variables,
+        **records,
+        **OWN.get(scenario, {}),
+        **pins(CHECKOUT / flavour.folder),
+    }
     return {
         "_meta": {"hostvars": {host: host_variables(scenario, host, known) for host in hosts}},
         "all": {"vars": shared, "children": ["ungrouped", "vllm_hosts", "index"]},

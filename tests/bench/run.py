@@ -23,6 +23,9 @@ BENCHES: dict[str, dict[str, float]] = {
     "remote_diff": {"remote_diff_bytes_vs_wheel": 0.002},
     "one_file": {"one_file_vs_module_start": 0.1},
     "memory": {"scan_memory": 1.0, "scan_memory_growth": 1.1},
+    "scan_effect": {"scan_effect_p99": 1.1, "scan_effect_throughput": 1.1},
+    # A controller must not spend more on a host than the host would by itself.
+    "controller": {"controller_seconds_per_host": 1.0},
     "downtime": {"downtime_vs_in_place": 0.1, "downtime_beyond_load": 1.0},
 }
 LIMITS = {name: limit for names in BENCHES.values() for name, limit in names.items()}

@@ -28,7 +28,7 @@ class BadIndex:
         alias = self.url.removeprefix("http://")
         docker(
             *("run", "--detach", "--name", self.name, "--network", NETWORK, "--network-alias", alias, *labels, *mounts),
-            *("--entrypoint", "/usr/bin/python3", hosts.IMAGE, "-I", "/srv/scripts/bad_index.py", "/srv/index"),
+            *("--entrypoint", "/usr/bin/python3", hosts.IMAGE[0], "-I", "/srv/scripts/bad_index.py", "/srv/index"),
         )
 
     def misbehave(self) -> None:

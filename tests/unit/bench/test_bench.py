@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 import pytest
-from ansible_collections.pristine.vllm.tests.bench import memory, run, support
+from ansible_collections.pristine.vllm.tests.bench import memory, run, scan_effect, support
 from ansible_collections.pristine.vllm.tests.unit.plugins.record_support import Env
 
 
@@ -99,3 +99,9 @@ def test_a_command_that_fails_is_no_measurement() -> None:
     assert support.timed(["true"]) > 0
     with pytest.raises(support.BenchError, match="ended with 1"):
         support.timed(["false"])
+
+
+def test_what_a_round_of_completions_comes_to() -> None:
+    seen = scan_effect.Round([0.1] * 99 + [9.0] * 2, lasted=50.5)
+    assert seen.p99 == 9.0
+    assert seen.per_completion == 0.5
