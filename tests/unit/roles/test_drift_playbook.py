@@ -56,3 +56,23 @@ def test_a_host_that_is_only_watched_is_never_touched(watched: Watched, monkeypa
     assert "localhost: remediation failed" in said
     assert "this host is only watched" in said
     assert demo.read_text() == "dirt = 1\n"
+
+
+def test_none_is_remediated_after_one_that_failed(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(test_drift_watch, "PLAY", PLAY)
+    next(watched.environment.rglob("demo.py")).write_text("dirt = 1\n")
+    state = f"{watched.folder}/{{{{ inventory_hostname }}}}/state.json"
+    policy = {"code": "restore"}
+    records = str(watched.folder / "controller")
+    code, said = watched.run(
+        *("--inventory", "second,"),
+        drift_hosts="all",
+        ansible_connection="local",
+        run_record_controller_path=records,
+        drift_watch_policy=policy,
+        drift_watch_state=state,
+    )
+    assert code == 2
+    assert "localhost: remediation failed" in said
+    assert "second: drifted, remediation is due" in said, "it is scanned and told of, and not touched"
+    assert "second: remediation failed" not in said
