@@ -13,11 +13,18 @@ import argparse
 import shutil
 import sys
 import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
 from ansible_collections.pristine.vllm.plugins.module_utils.record.evidence import diff_of, probes_of
-from ansible_collections.pristine.vllm.plugins.module_utils.record.model import ScanError, ScanOptions
+from ansible_collections.pristine.vllm.plugins.module_utils.record.model import (
+    INSTALLED_RECORD,
+    Finding,
+    ScanError,
+    ScanOptions,
+)
 from ansible_collections.pristine.vllm.plugins.module_utils.record.scan import Scan, scan
 from ansible_collections.pristine.vllm.plugins.module_utils.report import findings_lines
 
@@ -69,7 +76,7 @@ class Progress:
 
 
 def report(done: Scan, environment: str, everything: bool) -> list[str]:
-    """What was found, the verdict first; at most a screen of it unless everything is wanted."""
+    """The verdict first, what was found by distribution, then what next; a screen of it unless all is wanted."""
     result, summary = done.result, done.result.summary
     counts = ", ".join(f"{number} {status}" for status, number in summary.counts.items() if number)
     read = f"{summary.bytes_hashed / 1e6:.0f} MB read in {summary.seconds:.1f} s"
@@ -82,25 +89,64 @@ def report(done: Scan, environment: str, everything: bool) -> list[str]:
         *(f"warning: {warning}" for warning in result.warnings),
     ]
     size = shutil.get_terminal_size((120, 40))
-    room = max(5, size.lines - len(lines) - 4)
+    after = next_steps(done, environment)
+    room = max(6, size.lines - len(lines) - len(after) - 2)
     probes = [
         f"added: {probe.kind} {probe.artifact_glob or ''} {probe.path}:{probe.line} {probe.code}"
         for probe in probes_of(done)
         if everything or probe.kind != "other"
     ]
-    head = len(lines)
-    if everything:
-        return [*lines, *findings_lines([one.to_dict() for one in result.findings], len(result.findings)), *probes]
     # Probes may take a third of the screen.
-    findings = result.findings
-    shown = room - min(len(probes), room // 3)
-    lines += findings_lines([one.to_dict() for one in findings], len(findings))[:shown]
-    lines += probes[: room // 3]
-    hidden = max(0, len(findings) - shown) + max(0, len(probes) - room // 3)
-    if hidden:
-        lines.append(f"... and {hidden} more: make drift ENV={environment} WHEELS='--all'")
-    cut = [line if len(line) <= size.columns else line[: size.columns - 3] + "..." for line in lines[head:]]
-    return lines[:head] + cut
+    shown = len(probes) if everything else min(len(probes), room // 3)
+    middle = grouped(result.findings, sys.maxsize if everything else room - shown)
+    middle += probes[:shown]
+    if len(probes) > shown:
+        middle.append(f"... and {len(probes) - shown} more that were added: --all shows them")
+    if not everything:
+        middle = [line if len(line) <= size.columns else line[: size.columns - 3] + "..." for line in middle]
+    return [*lines, *middle, *after]
+
+
+def grouped(findings: Sequence[Finding], room: int) -> list[str]:
+    """The findings by distribution, those with the most to tell first, in about so many lines."""
+    groups: dict[str, list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault(finding.distribution or "of no distribution", []).append(finding)
+    # What could not be read is said once; what it is nobody knows.
+    ordered = sorted(groups.items(), key=lambda group: (-sum(map(_telling, group[1])), group[0]))
+    each = max(1, room // max(1, len(ordered)) - 2)
+    lines: list[str] = []
+    for name, members in ordered:
+        counts = Counter(finding.status for finding in members)
+        lines.append(f"{name}: " + ", ".join(f"{number} {status}" for status, number in counts.most_common()))
+        first = sorted(members, key=lambda finding: (not _telling(finding), finding.path))
+        most = len(first) if len(first) <= each + 1 else each
+        lines += [f"  {line}" for one in first[:most] for line in findings_lines([one.to_dict()])]
+        lines += [f"  ... and {len(first) - most} more: --all shows them"] if most < len(first) else []
+    if len(lines) > room + len(ordered):
+        return [*lines[:room], f"... and {len(lines) - room} more lines: --all shows them"]
+    return lines
+
+
+def _telling(finding: Finding) -> bool:
+    return finding.counts and finding.status != "unreadable"
+
+
+def next_steps(done: Scan, environment: str) -> list[str]:
+    """What to do about it, one line each."""
+    findings, summary = done.result.findings, done.result.summary
+    again = f"make drift ENV={environment} WHEELS='"
+    steps = []
+    if any(finding.status == "unreadable" for finding in findings):
+        steps.append("read what this user may not: run it as one who may, such as root")
+    if summary.verified_against == INSTALLED_RECORD:
+        steps.append(f"compare with the wheels themselves: {again}/folder/of/wheels'")
+    if any(map(_telling, findings)):
+        steps.append(f"see what was changed: {again}/folder/of/wheels --diff'")
+        steps.append(
+            "put it right: playbooks/drift.yml with drift_watch_policy for hosts that serve, else wheel_record"
+        )
+    return [f"next: {step}" for step in steps]
 
 
 def main() -> int:

@@ -86,6 +86,7 @@ GATES = (
     Gate("core-2.21", ("dev/core_2_21.sh",), must_count_tests=True),
     Gate("molecule-default", ("molecule test -s default",), lane="molecule", must_count_tests=True),
     Gate("molecule-adoption", ("molecule test -s adoption",), lane="molecule", must_count_tests=True),
+    Gate("molecule-drift", ("molecule test -s drift",), lane="molecule", must_count_tests=True),
     Gate("molecule-incident", ("molecule test -s incident",), lane="molecule", must_count_tests=True),
 )
 

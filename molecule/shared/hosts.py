@@ -69,6 +69,7 @@ FLAVOURS = {
 SCENARIOS: dict[str, tuple[str, tuple[str, ...]]] = {
     "default": ("tiny", ("vllm01",)),
     "adoption": ("tiny", ("vllm01",)),
+    "drift": ("tiny", ("vllm01",)),
     "incident": ("real", ("vllm01",)),
     "fleet": ("tiny", tuple(f"vllm{number:02}" for number in range(1, 13))),
     # Not molecule's: tests/bench/controller.py.

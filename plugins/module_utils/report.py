@@ -60,6 +60,7 @@ def plan_lines(plan: dict[str, Any], package_changes: Sequence[str] = ()) -> lis
     steps = (
         ("switch_back", f"switch back to release {plan['release']}, with the unit with which it served"),
         ("build", f"build release {plan['release']} beside the running one, verify it, switch to it"),
+        ("restore", "put files back to what their wheels hold, in place"),
         ("adapt", "apply the declared adaptations to the model configuration"),
         ("install_unit", "write the systemd unit"),
         ("clean", "move the debug artifacts to the quarantine"),

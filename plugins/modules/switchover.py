@@ -201,8 +201,18 @@ options:
     type: list
     elements: path
     default: []
+  restore:
+    description:
+      - Options of M(pristine.vllm.wheel_record), such as C(environment), C(wheels), C(lock), C(adaptations), C(ignore)
+        and C(remove_unexpected). The files of that environment are put back to what their wheels hold.
+      - What that takes is decided before the stop. When a byte is not to be had, or something would still differ
+        afterwards, nothing is stopped.
+      - With O(restart=false) files are put back while the service runs, for such that it does not run.
+    type: dict
   verify:
-    description: Options of M(pristine.vllm.wheel_record_info) for the scan at the end. Without them nothing is scanned.
+    description:
+      - Options of M(pristine.vllm.wheel_record_info) for the scan at the end. By default those of O(restore). Without
+        either nothing is scanned.
     type: dict
 author:
   - Pristine vLLM maintainers (@pristine-vllm)
@@ -237,7 +247,8 @@ journal:
       V(rolled back) or V(going back failed), with the reason in C(failure).
     - C(phases) with C(name), C(started) and C(finished), in seconds since the epoch.
     - C(downtime_seconds) from the stop to the completion, and C(load_seconds) of it from the start of the unit.
-    - C(drain_seconds), C(requests_left), C(artifacts), C(config), C(completion), C(scan) and C(cautions).
+    - C(drain_seconds), C(requests_left), C(artifacts), C(config), C(restored), C(completion),
+      C(scan) and C(cautions).
     - V(none) where there is nothing to tell.
   returned: always
   type: dict
@@ -311,6 +322,7 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
         "options": {"globs": _TEXTS, "suggested_globs": _TEXTS, "protect": _TEXTS},
     },
     "wipe": {"type": "list", "elements": "path", "default": []},
+    "restore": {"type": "dict"},
     "verify": {"type": "dict"},
 }
 _NOT_THE_ORDERS = ("state", "until", "timeout")

@@ -95,7 +95,9 @@ def _outcome(journal: dict[str, Any], plan: dict[str, Any]) -> str:
         return ended
     if plan.get("switch_back"):
         return "switched back"
-    return "reinstalled" if plan.get("build") else "remediated"
+    if plan.get("build"):
+        return "reinstalled"
+    return "restored" if plan.get("restore") else "remediated"
 
 
 def _commit(version: str, metadata: dict[str, Any]) -> str:

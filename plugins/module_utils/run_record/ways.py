@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Optional
 
@@ -82,7 +83,7 @@ def ways_out(
     if not decided["build"] or not (releases.get("environment") or {}).get("is_environment"):
         return []
     found = [finding for finding in scan.get("findings") or [] if STATUSES.get(finding["status"], False)]
-    restart = not ready or decided["adapt"] or decided["install_unit"] or any(map(_is_run, found))
+    restart = not ready or decided["adapt"] or decided["install_unit"] or any(map(may_be_run, found))
     # Of findings that were left out nobody knows what they are.
     restart = restart or bool((scan.get("summary") or {}).get("truncated"))
     counts = _counts(scan, found)
@@ -113,7 +114,7 @@ def _restore(counts: Counter[str], obstacle: str, restart: bool, estimates: dict
         steps=steps,
         downtime_seconds=expected_seconds(estimates) if restart else 0.0,
         downtime=_downtime_text(estimates) if restart else "none",
-        why=obstacle or "this playbook reinstalls; the module pristine.vllm.wheel_record restores",
+        why=obstacle or "this playbook reinstalls; the playbook drift restores, where its policy says so",
         leaves=leaves,
     )
 
@@ -144,7 +145,7 @@ def _obstacle(
     return f"{unreadable[0]} cannot be read, and what cannot be kept is not replaced" if unreadable else ""
 
 
-def _is_run(finding: dict[str, Any]) -> bool:
+def may_be_run(finding: Mapping[str, Any]) -> bool:
     """Whether a running process may have read what is at the path: then only a restart rids it of that."""
     path = str(finding["path"])
     if finding["status"] == "record_edited":

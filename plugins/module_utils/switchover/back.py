@@ -59,6 +59,7 @@ class Back:
         """Remove what one that was killed before us was just writing, beside what it was to replace."""
         order = self._order
         places = {os.path.dirname(path) for path in changes.paths_of(order)}
+        places |= {os.path.dirname(str(entry["path"])) for entry in self._journal.saved}
         for directory in (*places, order.root, os.path.join(order.root, "current")):
             with contextlib.suppress(OSError):
                 names = [name for name in os.listdir(directory) if name.startswith((TEMPORARY, TEMPORARY_LINK))]

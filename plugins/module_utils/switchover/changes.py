@@ -16,12 +16,15 @@ from ansible_collections.pristine.vllm.plugins.module_utils.adoption import adop
 from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import discard
 from ansible_collections.pristine.vllm.plugins.module_utils.files import atomic_write, fsync_directory, read_file
 from ansible_collections.pristine.vllm.plugins.module_utils.quarantine import Quarantine
+from ansible_collections.pristine.vllm.plugins.module_utils.record.change import Plan as RestorePlan
 from ansible_collections.pristine.vllm.plugins.module_utils.record.options import scan_options
 from ansible_collections.pristine.vllm.plugins.module_utils.release import Layout
 from ansible_collections.pristine.vllm.plugins.module_utils.release_switch import plan_switch, switch
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover import restoring, snapshot
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal import Journal
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.order import Config, File, Order
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.places import unit_file, wants_link
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover.snapshot import Saved
 
 _UNIT_LIMIT = 1024 * 1024
 #: In a release's own folder: the unit with which it served, for a later way back to it.
@@ -35,10 +38,11 @@ class ChangeError(Exception):
 
 @dataclass
 class Changes:
-    """The changes of one order, decided: contents of files by path (None: no file), with their modes; config plans."""
+    """The changes of one order, decided: contents of files by path (None: no file), with their modes; the plans."""
 
     files: dict[str, tuple[Optional[bytes], int]] = field(default_factory=dict)
     configs: list[model_config.ConfigPlan] = field(default_factory=list)
+    restore: Optional[RestorePlan] = None
 
 
 def paths_of(order: Order) -> list[str]:
@@ -49,12 +53,23 @@ def paths_of(order: Order) -> list[str]:
     return links + [entry.path for entry in order.files] + [entry.path for entry in order.configs]
 
 
-def decide(order: Order) -> Changes:
+def keep(order: Order, decided: Changes) -> list[Saved]:
+    """Keep all that the order changes, for the way back.
+
+    :raises OSError: something cannot be kept.
+    """
+    saved = snapshot.take(paths_of(order), Quarantine(order.quarantine))
+    return saved if decided.restore is None else saved + restoring.keep(decided.restore, order.quarantine)
+
+
+def decide(order: Order, held: contextlib.ExitStack) -> Changes:
     """Read what is there and decide; changes nothing.
 
+    :param held: holds what has to stay open until the changes are made.
     :raises ChangeError: a source or configuration cannot be read, or a file not be written where it belongs.
     :raises ReleaseError: there is no such release.
-    :raises ScanError: what is to be verified means nothing.
+    :raises RestoreError, RestoringError: a byte that is needed is not to be had, or it would not end pristine.
+    :raises ScanError: what is to be restored or verified means nothing.
     """
     changes = Changes()
     if order.release:
@@ -69,6 +84,8 @@ def decide(order: Order) -> Changes:
         plan = config_plan(config)
         if plan is not None:
             changes.configs.append(plan)
+    if order.restore is not None:
+        changes.restore = held.enter_context(restoring.planned(order.restore, order.quarantine))
     return changes
 
 
@@ -108,9 +125,12 @@ def config_plan(config: Config) -> Optional[model_config.ConfigPlan]:
 def apply(order: Order, changes: Changes, journal: Journal) -> bool:
     """Make the changes; whether systemd has to read its units again.
 
-    :raises OSError, ReleaseError, ModelConfigError: one could not be made; the way back undoes those before it.
+    :raises OSError, ReleaseError, ModelConfigError, ScanError: one could not be made; the way back undoes those before
+        it.
     """
     quarantine = Quarantine(order.quarantine)
+    if changes.restore is not None:
+        restoring.apply(changes.restore, order.quarantine, journal)
     if order.release:
         _adopt(order, journal)
         _keep_served_unit(order)

@@ -62,6 +62,7 @@ class Journal:
     pids_killed: list[int] = field(default_factory=list)
     artifacts: list[dict[str, Any]] = field(default_factory=list)
     config: list[dict[str, Any]] = field(default_factory=list)
+    restored: Optional[dict[str, Any]] = None
     completion: Optional[str] = None
     scan: Optional[dict[str, Any]] = None
 

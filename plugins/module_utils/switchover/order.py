@@ -80,7 +80,8 @@ class Order:
 
     ``release`` is made live ("" leaves the links), ``adopt`` is an environment elsewhere that becomes the way back
     first. ``keep_config`` says that the version that served before needs the edits of ``configs`` as well.
-    ``verify`` holds options of `wheel_record_info`; without it nothing is verified.
+    ``verify`` holds options of `wheel_record_info`; without it only a restored environment is verified. ``restore``
+    holds options of `wheel_record`: the environment it names is put back to what its wheels hold.
     """
 
     run_id: str
@@ -97,6 +98,7 @@ class Order:
     keep_config: bool = False
     artifacts: Artifacts = field(default_factory=Artifacts)
     wipe: list[str] = field(default_factory=list)
+    restore: Optional[dict[str, Any]] = None
     verify: Optional[dict[str, Any]] = None
 
     def save(self, directory: str) -> None:
@@ -137,6 +139,7 @@ def order_of(data: dict[str, Any]) -> Order:
     _check(order)
     paths = [order.root, order.quarantine, *order.wipe]
     paths += [entry.path for entry in order.files] + [entry.path for entry in order.configs]
+    paths += [str((order.restore or {}).get("environment"))] if order.restore is not None else []
     for path in [*paths, *([order.adopt] if order.adopt else [])]:
         if not os.path.isabs(path):
             raise OrderError(f"path {path!r} of the switchover is not absolute: give an absolute one")

@@ -61,6 +61,7 @@ def look(order: Order, proc: str = "/proc", run_command: Run = run) -> dict[str,
     return {
         "known": unit_problem(state) is None,
         "masked": state.load_state == "masked",
+        "reload": state.need_daemon_reload,
         "invocation": state.invocation_id,
         "active": state.active_state == "active",
         "enabled": bool(state.enabled),

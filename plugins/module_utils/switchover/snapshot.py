@@ -8,15 +8,17 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import (
+    CHUNK,
     TEMPORARY,
     atomic_write,
     fsync_directory,
-    read_file,
+    open_regular,
+    sha256_file,
 )
 from ansible_collections.pristine.vllm.plugins.module_utils.quarantine import Quarantine
 
@@ -28,6 +30,7 @@ class Saved:
     """One path: ``target`` is what a link said, ``kept`` where a file's content is; neither where nothing was.
 
     ``mode``, ``uid`` and ``gid`` are the file's own: the quarantine keeps a content once, whoever had it first.
+    ``folder`` is for a directory, of which only itself is kept: ``there`` or ``absent``.
     """
 
     path: str
@@ -36,6 +39,22 @@ class Saved:
     mode: int = 0
     uid: int = 0
     gid: int = 0
+    folder: str = ""
+
+
+def take_folders(paths: Iterable[str]) -> list[Saved]:
+    """Keep which directories there are, and whose they are: those that a change may remove or make."""
+    saved = []
+    for path in paths:
+        try:
+            info = os.lstat(path)
+        except FileNotFoundError:
+            saved.append(Saved(path, folder="absent"))
+            continue
+        # Of a link, what it says is kept by whoever changes it.
+        if stat.S_ISDIR(info.st_mode):
+            saved.append(Saved(path, mode=stat.S_IMODE(info.st_mode), uid=info.st_uid, gid=info.st_gid, folder="there"))
+    return saved
 
 
 def take(paths: Iterable[str], quarantine: Quarantine) -> list[Saved]:
@@ -64,7 +83,11 @@ def restore(saved: Iterable[Saved]) -> None:
     :raises OSError: one cannot be written; all others are back.
     """
     problem: Optional[OSError] = None
-    for entry in saved:
+    every = list(saved)
+    folders = sorted((entry for entry in every if entry.folder), key=lambda entry: entry.path)
+    made = [entry for entry in folders if entry.folder == "absent"]
+    there = [entry for entry in folders if entry.folder == "there"]
+    for entry in [*there, *(entry for entry in every if not entry.folder), *reversed(made)]:
         try:
             _restore(entry)
         except OSError as error:
@@ -74,6 +97,9 @@ def restore(saved: Iterable[Saved]) -> None:
 
 
 def _restore(entry: Saved) -> None:
+    if entry.folder:
+        _restore_folder(entry)
+        return
     _make_way(entry.path)
     if entry.kept is not None:
         _restore_file(entry)
@@ -82,6 +108,21 @@ def _restore(entry: Saved) -> None:
     elif os.path.lexists(entry.path):
         os.unlink(entry.path)
         fsync_directory(os.path.dirname(entry.path))
+
+
+def _restore_folder(entry: Saved) -> None:
+    if entry.folder == "absent":
+        # One that somebody put something into meanwhile stays.
+        with contextlib.suppress(OSError):
+            os.rmdir(entry.path)
+        return
+    if not os.path.isdir(entry.path):
+        os.mkdir(entry.path)
+    now = os.lstat(entry.path)
+    if (now.st_uid, now.st_gid) != (entry.uid, entry.gid):
+        os.chown(entry.path, entry.uid, entry.gid)
+    if stat.S_IMODE(now.st_mode) != entry.mode:
+        os.chmod(entry.path, entry.mode)
 
 
 def _make_way(path: str) -> None:
@@ -96,14 +137,21 @@ def _make_way(path: str) -> None:
 
 
 def _restore_file(entry: Saved) -> None:
-    wanted = read_file(entry.kept or "")
+    kept = entry.kept or ""
+    wanted = sha256_file(kept)
     with contextlib.suppress(OSError):
         now = os.lstat(entry.path)
         same = (now.st_uid, now.st_gid, stat.S_IMODE(now.st_mode)) == (entry.uid, entry.gid, entry.mode)
-        if same and read_file(entry.path) == wanted:
+        if same and sha256_file(entry.path) == wanted:
             return
     os.makedirs(os.path.dirname(entry.path), exist_ok=True)
-    atomic_write(entry.path, wanted, entry.mode, (entry.uid, entry.gid))
+    atomic_write(entry.path, _chunks(kept), entry.mode, (entry.uid, entry.gid))
+
+
+def _chunks(path: str) -> Iterator[bytes]:
+    """A library may have gigabytes."""
+    with open(open_regular(path), "rb", buffering=0) as stream:
+        yield from iter(lambda: stream.read(CHUNK), b"")
 
 
 def _restore_link(path: str, target: str) -> None:

@@ -10,14 +10,14 @@ and goes back: what the journal kept is put back to the byte.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import time
 from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.command import Run, run
-from ansible_collections.pristine.vllm.plugins.module_utils.quarantine import Quarantine
-from ansible_collections.pristine.vllm.plugins.module_utils.switchover import changes, service, snapshot
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover import changes, service
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.back import Back
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.hooks import Hooks, told
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal import (
@@ -93,19 +93,8 @@ class Transaction:
                 f"{order.unit} is masked, so nothing can start it. `systemctl unmask {order.unit}`, and run again."
             )
         self._back.remember_key()
-        decided = changes.decide(order)
-        # What an earlier one left would pass for what this one put aside.
-        changes.discard_wiped(order, journal)
-        journal.saved = [
-            dataclasses.asdict(entry) for entry in snapshot.take(changes.paths_of(order), Quarantine(order.quarantine))
-        ]
-        if order.restart:
-            self._stop()
-        self._begin(_SWITCH)
-        journal.touched = True
-        self._save()
-        if changes.apply(order, decided, journal):
-            service.systemctl(["daemon-reload"], self._run)
+        with contextlib.ExitStack() as held:
+            self._change(changes.decide(order, held))
         self._begin(_START)
         if order.restart:
             self._start()
@@ -113,6 +102,20 @@ class Transaction:
             changes.clear(order, journal)
         self._begin(_VERIFY)
         verify(order, journal)
+
+    def _change(self, decided: changes.Changes) -> None:
+        order, journal = self._order, self._journal
+        # What an earlier one left would pass for what this one put aside.
+        changes.discard_wiped(order, journal)
+        journal.saved = [dataclasses.asdict(entry) for entry in changes.keep(order, decided)]
+        if order.restart:
+            self._stop()
+        self._begin(_SWITCH)
+        journal.touched = True
+        self._save()
+        written = changes.apply(order, decided, journal)
+        if written or journal.before["reload"]:
+            service.systemctl(["daemon-reload"], self._run)
 
     def _stop(self) -> None:
         order, journal = self._order, self._journal
@@ -149,6 +152,8 @@ class Transaction:
     def _serving(self) -> Serving:
         """How to reach what was started: a unit from an earlier time may have another port, name or key."""
         order = self._order
+        if self._same_unit():
+            return service.serving_before(order, self._journal.before, self._back.key())
         if not any(entry.source for entry in order.files):
             return order.serving
         now = service.look(order, run_command=self._run)
@@ -157,7 +162,11 @@ class Transaction:
     def _environment(self) -> Optional[str]:
         """What the service must run from: a unit that somebody wrote by hand may name its environment as it likes."""
         kept = any(entry.source for entry in self._order.files)
-        return None if kept else os.path.join(self._order.root, "current")
+        return None if kept or self._same_unit() else os.path.join(self._order.root, "current")
+
+    def _same_unit(self) -> bool:
+        """Whether only files of the environment change, and the service comes back as whatever it was."""
+        return self._order.restore is not None and not self._order.release and not self._order.files
 
     def _served(self, begun: float) -> None:
         """Note when the service was back."""

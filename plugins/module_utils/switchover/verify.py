@@ -26,8 +26,9 @@ def verify(order: Order, journal: Journal) -> None:
     :raises NotPristineError: something is not what it must be.
     :raises ScanError: it cannot be scanned.
     """
-    if order.verify:
-        done = scan(scan_options(order.verify))
+    wanted = order.verify or order.restore
+    if wanted:
+        done = scan(scan_options(wanted))
         try:
             result = result_of(done, _FINDINGS)
         finally:
@@ -35,7 +36,7 @@ def verify(order: Order, journal: Journal) -> None:
         journal.scan = {name: result[name] for name in ("pristine", "summary", "findings")}
         if not result["pristine"]:
             raise NotPristineError(
-                f"{order.verify['environment']} is not what its wheels hold: "
+                f"{wanted['environment']} is not what its wheels hold: "
                 f"{'; '.join(findings_lines(result['findings'], limit=5))}. Next: find what writes there "
                 "(`ls -l --time-style=full-iso` on the first file), then run again."
             )

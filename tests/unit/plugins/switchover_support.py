@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import py_compile
 import shlex
 import signal
 import stat
 import subprocess
 import sys
 import warnings
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Callable
@@ -29,6 +31,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.switchover import (
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal import Journal, load_journal
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.order import Order, load_order, order_of
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.transaction import Transaction
+from ansible_collections.pristine.vllm.tests.unit.plugins.record_support import build_wheel
 from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import fake_environment, fake_release
 from ansible_collections.pristine.vllm.tests.unit.plugins.service_support import MODEL, FakeSystemd, FakeVllm, fake_vllm
 
@@ -281,3 +284,34 @@ def adopted(host: Host) -> pathlib.Path:
     host.systemctl("stop")
     host.systemctl("start")
     return environment
+
+
+MEMBERS = {
+    "pkg/__init__.py": b"",
+    "pkg/core.py": b"x = 1\n",
+    "pkg/deep/er/table.json": b"{}\n",
+    "pkg-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: pkg\nVersion: 1.0\n",
+    "pkg-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+}
+
+
+def dirty(host: Host) -> dict[str, Any]:
+    """Dirt of all kinds in the release that serves, and the order that puts it right."""
+    environment = host.root / "releases" / "v-1"
+    site = environment / "lib" / "python3.11" / "site-packages"
+    with zipfile.ZipFile(build_wheel(host.path / "wheels", MEMBERS, info="pkg-1.0.dist-info")) as wheel:
+        wheel.extractall(site)
+    package = site / "pkg"
+    # A name of it in uv's cache, as a hard link.
+    os.link(package / "core.py", host.path / "in-the-cache")
+    (package / "core.py").write_text("x = 1\ndebug = True\n")
+    (package / "core.py").chmod(0o640)
+    py_compile.compile(str(package / "core.py"))
+    (package / "deep" / "er" / "table.json").unlink()
+    (package / "deep" / "er").rmdir()
+    (package / "deep").rmdir()
+    (package / "extra").mkdir(mode=0o750)
+    (package / "extra" / "probe.py").write_text("print('here')\n")
+    (site / "shadow.py").symlink_to("pkg/core.py")
+    restore = {"environment": str(environment), "wheels": [str(host.path / "wheels")], "remove_unexpected": True}
+    return {"release": "", "files": [], "restore": restore}

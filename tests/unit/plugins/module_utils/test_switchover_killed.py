@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal import (
@@ -19,6 +20,7 @@ from ansible_collections.pristine.vllm.tests.unit.plugins.switchover_support imp
     Host,
     adopted,
     dies_at,
+    dirty,
     host_in,
 )
 
@@ -46,9 +48,11 @@ def test_killed_before_it_begins(host: Host) -> None:
     assert host.carry_out().outcome == DONE
 
 
-@pytest.mark.parametrize("adopting", [False, True])
-def test_killed_before_each_change(host: Host, adopting: bool) -> None:
-    more = {"adopt": str(adopted(host))} if adopting else {}
+@pytest.mark.parametrize("kind", ["a release", "an adoption", "a restore"])
+def test_killed_before_each_change(host: Host, kind: str) -> None:
+    more: dict[str, Any] = {"adopt": str(adopted(host))} if kind == "an adoption" else {}
+    if kind == "a restore":
+        more = dirty(host)
     before = host.picture()
     outcomes = []
     for number in range(1, MOST):
@@ -76,11 +80,18 @@ def test_killed_before_each_change(host: Host, adopting: bool) -> None:
     assert outcomes.count(BACK) > 15
 
 
-def test_killed_before_each_change_of_the_way_back(host: Host) -> None:
+@pytest.mark.parametrize("kind", ["a release", "a restore"])
+def test_killed_before_each_change_of_the_way_back(host: Host, kind: str) -> None:
+    serving = {"url": host.server.url, "model": "another", "timeout": 5.0}
+    more: dict[str, Any] = {"serving": serving}
+    reason = "not another"
+    if kind == "a restore":
+        # It serves again, is proven, and is then found to be something else.
+        more, reason = {**dirty(host), "verify": {"environment": "/nonexistent"}}, "/nonexistent"
     before = host.picture()
     going_back = 0
     for number in range(FORWARD, MOST):
-        host.save(serving={"url": host.server.url, "model": "another", "timeout": 5.0})
+        host.save(**more)
         died = dies_at(number, host.carry_out)
         left = load_journal(str(host.directory))
         assert left is not None
@@ -92,6 +103,6 @@ def test_killed_before_each_change_of_the_way_back(host: Host) -> None:
         if not died:
             break
         if left.failure is not None:
-            assert "not another" in str(journal.failure), "the first reason stays"
+            assert reason in str(journal.failure), "the first reason stays"
             going_back += 1
     assert going_back >= 10
