@@ -29,21 +29,13 @@ INVENTORY = ROOT / "molecule" / "inventory" / "watch"
 RUNS = 3
 #: Hosts that pull, one after the other: each is alone on its machine.
 PULLING = 3
-PLAYBOOK = """\
-- name: Scan
-  hosts: vllm_hosts
-  gather_facts: false
-  tasks:
-    - name: Scan and report
-      ansible.builtin.import_role:
-        name: pristine.vllm.drift_watch
-"""
+PLAYBOOK = "pristine.vllm.drift"
 #: What a host needs to run ansible-playbook, beside the standard library.
 DISTRIBUTIONS = ("ansible-core", "jinja2", "markupsafe", "pyyaml", "packaging", "resolvelib", "cryptography", "cffi")
 _PULL = """
 import json, os, resource, subprocess, sys
 own = {"PYTHONPATH": "/opt/bench/site", "ANSIBLE_COLLECTIONS_PATH": "/opt/bench", "LC_ALL": "C.UTF-8"}
-command = [sys.executable, "-m", "ansible", "playbook", "-i", "/opt/bench/hosts.json", "/opt/bench/scan.yml"]
+command = [sys.executable, "-m", "ansible", "playbook", "-i", "/opt/bench/hosts.json", "pristine.vllm.drift"]
 done = subprocess.run(command, env={**os.environ, **own}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(json.dumps({"seconds": used.ru_utime + used.ru_stime, "code": done.returncode, "said": done.stdout[-2000:]}))
@@ -71,20 +63,20 @@ def fleet() -> Iterator[dict[str, Any]]:
     run("ansible-playbook", "-i", str(INVENTORY), "molecule/shared/destroy.yml")
 
 
-def controller_seconds(playbook: Path) -> float:
+def controller_seconds() -> float:
     """Of one scan of the whole fleet: ansible-playbook and every process that it waited for.
 
     :raises BenchError: a scan found no drift, or failed.
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    said = run("ansible-playbook", "-i", str(INVENTORY), "-e", "{drift_watch_fail_on: [scan_failed]}", str(playbook))
+    said = run("ansible-playbook", "-i", str(INVENTORY), "-e", "{drift_watch_fail_on: [scan_failed]}", PLAYBOOK)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if "deepseek_v2.py" not in said:
         raise BenchError(f"the scan did not find the drift:\n{said[-3000:]}")
     return (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime)
 
 
-def bring_ansible(container: str, variables: dict[str, Any], playbook: Path) -> None:
+def bring_ansible(container: str, variables: dict[str, Any]) -> None:
     """Put onto a host what it needs to pull: the controller's own Ansible, which is no other there, and the collection.
 
     :raises BenchError: it has another Python than the controller.
@@ -97,10 +89,9 @@ def bring_ansible(container: str, variables: dict[str, Any], playbook: Path) -> 
     with tempfile.TemporaryDirectory() as folder:
         bring_packages(Path(folder, "site"))
         collection = Path(folder, "ansible_collections/pristine/vllm")
-        for part in ("plugins", "roles", "meta"):
+        for part in ("plugins", "roles", "meta", "playbooks"):
             shutil.copytree(ROOT / part, collection / part)
         shutil.copy(ROOT / "galaxy.yml", collection)
-        shutil.copy(playbook, Path(folder, "scan.yml"))
         hosts = {"vllm_hosts": {"hosts": {variables["inventory_name"]: listed}}}
         Path(folder, "hosts.json").write_text(json.dumps(hosts), encoding="utf-8")
         run("docker", "exec", container, "mkdir", "-p", "/opt/bench")
@@ -132,18 +123,16 @@ def measure() -> list[Entry]:
 
     :raises BenchError: a scan failed.
     """
-    with fleet() as hosts, tempfile.TemporaryDirectory() as folder:
-        playbook = Path(folder, "scan.yml")
-        playbook.write_text(PLAYBOOK, encoding="utf-8")
+    with fleet() as hosts:
         pulling = list(hosts.items())[:PULLING]
         for name, variables in pulling:
-            bring_ansible(variables["ansible_host"], {**variables, "inventory_name": name}, playbook)
+            bring_ansible(variables["ansible_host"], {**variables, "inventory_name": name})
         # The first scan of a host has no cache and begins a history.
-        controller_seconds(playbook)
+        controller_seconds()
         controlled, pulled = list[float](), list[float]()
         for number in range(RUNS):
             print(f"  run {number + 1} of {RUNS}", file=sys.stderr, flush=True)
-            controlled.append(controller_seconds(playbook) / len(hosts))
+            controlled.append(controller_seconds() / len(hosts))
             pulled += [host_seconds(variables["ansible_host"]) for _name, variables in pulling]
     told = f"{len(hosts)} hosts from one controller; when they pull, the controller spends 0 and each host this"
     return [
