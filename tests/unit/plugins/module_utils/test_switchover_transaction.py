@@ -175,7 +175,7 @@ def test_killed_before_the_journal_told_of_the_edit_what_served_before_gets_it_t
 
 REFUSED = {
     "no such release": ({"release": "v-9"}, "v-9 is not there"),
-    "no such way back": ({"adopt": "/nonexistent"}, "/nonexistent is not there, so it cannot become the way back"),
+    "no such way back": ({"adopt": "/nonexistent"}, "/nonexistent cannot be adopted"),
     "no place": ({"files": [{"path": "/nonexistent/x", "content": ""}]}, "/nonexistent is no directory"),
     "no source": ({"files": [{"path": "/tmp/x", "source": "/nonexistent"}]}, "/nonexistent cannot be read"),
     "no file": ({"files": [{"path": "/tmp"}]}, "neither a regular file nor a symlink"),
