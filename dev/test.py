@@ -89,14 +89,15 @@ GATES = (
     Gate("core-2.21", ("dev/core_2_21.sh",), must_count_tests=True),
     Gate("molecule-default", ("molecule test -s default",), lane="molecule", must_count_tests=True),
     Gate("molecule-adoption", ("molecule test -s adoption",), lane="more molecule", must_count_tests=True),
+    Gate("molecule-drift", ("molecule test -s drift",), lane="more molecule", must_count_tests=True),
+    Gate("molecule-incident", ("molecule test -s incident",), lane="molecule", must_count_tests=True),
     # One fault for each phase; `make faults` has them all.
     Gate(
         "faults",
         (f"env PYTHONPATH=.cache/collections python -m {PACKAGE}.tests.faults.run --chain",),
-        lane="more molecule",
+        lane="molecule",
     ),
-    Gate("molecule-drift", ("molecule test -s drift",), lane="more molecule", must_count_tests=True),
-    Gate("molecule-incident", ("molecule test -s incident",), lane="molecule", must_count_tests=True),
+    Gate("molecule-wheels", ("molecule test -s wheels",), lane="molecule", must_count_tests=True, when_named=True),
     # Provisions a host, builds an environment for Ansible on it, waits for scans at idle priority and for Prometheus.
     Gate("molecule-schedule", ("molecule test -s schedule",), lane="molecule", must_count_tests=True, when_named=True),
 )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import testinfra
 from testinfra.host import Host
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -69,13 +71,9 @@ def inventory(scenario: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def variables(inventory: Path) -> dict[str, Any]:
+def variables(known: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
     """The inventory variables of the host."""
-    listed = subprocess.run(
-        ["ansible-inventory", "-i", str(inventory), "--host", "vllm01"], capture_output=True, text=True, check=True
-    )
-    found: dict[str, Any] = json.loads(listed.stdout)
-    return found
+    return known("vllm01")
 
 
 @pytest.fixture(scope="session")
@@ -135,3 +133,34 @@ def completion(host: Host, variables: dict[str, Any]) -> Callable[[], str]:
         return text
 
     return ask
+
+
+@pytest.fixture(scope="session")
+def known(inventory: Path) -> Callable[[str], dict[str, Any]]:
+    """The variables of any host of the inventory, by its name."""
+
+    def ask(name: str) -> dict[str, Any]:
+        listed = subprocess.run(
+            ["ansible-inventory", "-i", str(inventory), "--host", name], capture_output=True, text=True, check=True
+        )
+        found: dict[str, Any] = json.loads(listed.stdout)
+        return found
+
+    return ask
+
+
+@pytest.fixture(scope="session")
+def index(known: Callable[[str], dict[str, Any]]) -> Host:
+    """The container that serves the wheels."""
+    return testinfra.get_host(f"docker://{known('index01')['ansible_host']}")
+
+
+@pytest.fixture(scope="session")
+def fetched(index: Host) -> Callable[[], collections.Counter[str]]:
+    """Count how often each wheel was downloaded so far."""
+
+    def count() -> collections.Counter[str]:
+        log = index.file("/var/log/nginx/access.log").content_string
+        return collections.Counter(re.findall(r'"GET /(?:\S*/)?(\S+\.whl) HTTP', log))
+
+    return count

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -52,3 +53,11 @@ def test_the_model_configuration_is_adapted_and_nothing_else_in_it(host: Host, v
 
 def test_the_quarantine_is_for_root_only(host: Host) -> None:
     assert host.file("/opt/vllm/quarantine").mode == 0o700
+
+
+def test_each_wheel_was_downloaded_once(host: Host, fetched: Callable[[], collections.Counter[str]]) -> None:
+    """By the runs so far: provisioned, and once more for its idempotence."""
+    counted = fetched()
+    assert set(counted.values()) == {1}
+    kept = [name for name in host.file("/opt/vllm/wheels").listdir() if name.endswith(".whl")]
+    assert sorted(name.replace("%2B", "+") for name in counted) == sorted(kept)

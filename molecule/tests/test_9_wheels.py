@@ -6,33 +6,17 @@
 from __future__ import annotations
 
 import collections
-import json
-import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import testinfra
 from testinfra.host import Host
 
 WHEELS = "molecule/tests/wheels.yml"
-LOG = "/var/log/nginx/access.log"
-
-
-def of_inventory(inventory: Path, name: str) -> dict[str, Any]:
-    listed = subprocess.run(
-        ["ansible-inventory", "-i", str(inventory), "--host", name], capture_output=True, text=True, check=True
-    )
-    found: dict[str, Any] = json.loads(listed.stdout)
-    return found
-
-
-@pytest.fixture(scope="module")
-def index(inventory: Path) -> Host:
-    """The container that serves the wheels."""
-    return testinfra.get_host(f"docker://{of_inventory(inventory, 'index01')['ansible_host']}")
+Known = Callable[[str], dict[str, Any]]
+Fetched = Callable[[], "collections.Counter[str]"]
 
 
 @pytest.fixture
@@ -40,18 +24,6 @@ def root(host: Host) -> Iterator[str]:
     """A folder on the host that has no wheels yet."""
     yield host.check_output("mktemp -d /srv/root-XXXX")
     host.check_output("rm -r /srv/root-*")
-
-
-def fetched(index: Host) -> collections.Counter[str]:
-    """How often each wheel was downloaded so far."""
-    return collections.Counter(re.findall(r'"GET /(?:\S*/)?(\S+\.whl) HTTP', index.file(LOG).content_string))
-
-
-def test_each_wheel_was_downloaded_once_by_all_runs_so_far(index: Host, host: Host) -> None:
-    counted = fetched(index)
-    assert set(counted.values()) == {1}
-    kept = [name for name in host.file("/opt/vllm/wheels").listdir() if name.endswith(".whl")]
-    assert sorted(name.replace("%2B", "+") for name in counted) == sorted(kept)
 
 
 def test_an_index_that_is_gone_is_told_and_not_in_the_way(playbook: Callable[..., Any]) -> None:
@@ -67,45 +39,51 @@ def test_an_index_that_is_gone_is_told_and_not_in_the_way(playbook: Callable[...
 
 
 def test_the_controller_fetches_once_and_the_host_asks_nobody(
-    playbook: Callable[..., Any], index: Host, host: Host, root: str, inventory: Path, tmp_path: Path
+    playbook: Callable[..., Any], index: Host, host: Host, root: str, known: Known, fetched: Fetched, tmp_path: Path
 ) -> None:
     # The controller does not know the container by its name, and the host asks no index: it is not told of one.
-    address = f"http://{of_inventory(inventory, 'index01')['container_ip']}"
+    address = f"http://{known('index01')['container_ip']}"
     given = {
         "vllm_root": root,
         "nightly_wheel_site_cache": str(tmp_path / "site"),
         "vllm_index_url": address,
         "nightly_wheel_dependency_index_url": f"{address}/simple/",
     }
-    before = fetched(index)
-    lines = len(index.file(LOG).content_string.splitlines())
+    before = fetched()
+    lines = len(index.file("/var/log/nginx/access.log").content_string.splitlines())
     assert playbook(WHEELS, **given).code == 0
     assert sorted(path.name for path in (tmp_path / "site").iterdir()) == sorted(host.file(f"{root}/wheels").listdir())
-    assert set((fetched(index) - before).values()) == {1}
-    askers = {line.split()[0] for line in index.file(LOG).content_string.splitlines()[lines:]}
-    assert of_inventory(inventory, "vllm01")["container_ip"] not in askers
+    assert set((fetched() - before).values()) == {1}
+    askers = {line.split()[0] for line in index.file("/var/log/nginx/access.log").content_string.splitlines()[lines:]}
+    assert known("vllm01")["container_ip"] not in askers
     # What the host lacks now comes from the folder, and then nothing is to do.
     host.check_output(f"rm {root}/wheels/torch-*")
-    once = fetched(index)
+    once = fetched()
     assert playbook(WHEELS, **given).code == 0
     assert playbook(WHEELS, **{**given, "vllm_index_url": "http://127.0.0.1:9"}).changed == 0
-    assert fetched(index) == once
+    assert fetched() == once
 
 
 def test_a_host_without_a_network(
-    playbook: Callable[..., Any], index: Host, host: Host, root: str, variables: dict[str, Any], inventory: Path
+    playbook: Callable[..., Any],
+    index: Host,
+    host: Host,
+    root: str,
+    variables: dict[str, Any],
+    known: Known,
+    fetched: Fetched,
 ) -> None:
-    name = of_inventory(inventory, "vllm01")["ansible_host"]
+    name = known("vllm01")["ansible_host"]
     subprocess.run(["docker", "cp", f"{variables['fixture_index']}/.", f"{name}:{root}/mirror"], check=True)
     given = {
         "vllm_root": root,
         "vllm_index_url": f"{root}/mirror",
         "nightly_wheel_dependency_index_url": f"file://{root}/mirror/simple",
     }
-    before = fetched(index)
+    before = fetched()
     assert playbook(WHEELS, **given).code == 0
     assert playbook(WHEELS, **given).changed == 0
-    assert fetched(index) == before
+    assert fetched() == before
     refused = playbook(WHEELS, **given, **variables["fixture_gone"])
     assert refused.code != 0
     assert "and does not deliver it" in refused.said
