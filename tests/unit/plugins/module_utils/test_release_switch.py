@@ -196,6 +196,7 @@ def test_environments_are_described_and_not_run(root: pathlib.Path, tmp_path: pa
         "is_environment": True,
         "problem": None,
         "version": "0.16.0+g1",
+        "distributions": {"vllm": "0.16.0+g1", "vllm-extra": "1"},
     }
     (site / "vllm-0.15.0.dist-info").mkdir()
     assert describe_environment(str(path))["version"] is None
