@@ -9,7 +9,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.pristine.vllm.plugins.lookup import operator as operator_lookup
 from ansible_collections.pristine.vllm.plugins.module_utils.run_record.history import forecast, read_records
 from ansible_collections.pristine.vllm.plugins.module_utils.run_record.ways import expected_seconds, expected_text
 
@@ -82,9 +81,3 @@ def test_a_host_that_was_only_provisioned_has_a_load() -> None:
     told = forecast([provisioned], {})
     assert (told["downtime_seconds"], told["load_seconds"], told["overhead_seconds"]) == (None, 530.0, None)
     assert expected_text(told).startswith("one model load, about 530 s by the last run of this host")
-
-
-def test_the_operator_is_a_user_on_a_host() -> None:
-    user, host = operator_lookup.LookupModule().run([])[0].split("@")
-    assert user
-    assert host
