@@ -5,13 +5,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
-from typing import Any, Optional
-
-from ansible.plugins.lookup import LookupBase
-
 DOCUMENTATION = r"""
 name: operator
 short_description: Tell who runs Ansible, and where
@@ -36,6 +29,13 @@ _raw:
   type: list
   elements: str
 """
+
+import getpass
+import os
+import socket
+from typing import Any, Optional
+
+from ansible.plugins.lookup import LookupBase
 
 
 class LookupModule(LookupBase):

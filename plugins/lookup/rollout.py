@@ -5,12 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
-
-from ansible.errors import AnsibleLookupError
-from ansible.plugins.lookup import LookupBase
-from ansible_collections.pristine.vllm.plugins.plugin_utils.rollout import GROUP, VARIABLES, decide
-
 DOCUMENTATION = r"""
 name: rollout
 short_description: Read from the inventory how a play goes over its hosts
@@ -44,6 +38,12 @@ _raw:
   type: list
   elements: raw
 """
+
+from typing import Any, Optional
+
+from ansible.errors import AnsibleLookupError
+from ansible.plugins.lookup import LookupBase
+from ansible_collections.pristine.vllm.plugins.plugin_utils.rollout import GROUP, VARIABLES, decide
 
 
 class LookupModule(LookupBase):

@@ -5,11 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
-
-from ansible.plugins.lookup import LookupBase
-from ansible_collections.pristine.vllm.plugins.module_utils.run_record.history import forecast, read_records
-
 DOCUMENTATION = r"""
 name: run_estimates
 short_description: Read how long the last runs took
@@ -50,6 +45,11 @@ _raw:
   type: list
   elements: dict
 """
+
+from typing import Any, Optional
+
+from ansible.plugins.lookup import LookupBase
+from ansible_collections.pristine.vllm.plugins.module_utils.run_record.history import forecast, read_records
 
 
 class LookupModule(LookupBase):

@@ -77,8 +77,7 @@ ROWS = (
     *_each("cut", "the connection cut", range(1, 9)),
     *_each("full", "the disk full", range(2, 7), small_root=True),
     # Whatever is left to be written then fits into what the switchover had reserved.
-    *_each("full", "the disk full", range(7, 8), small_root=True, fails=False),
-    *_each("full", "the disk full", range(8, 9), small_root=True),
+    *_each("full", "the disk full", range(7, 9), small_root=True, fails=False),
     *_each("reboot", "the host rebooted", range(3, 8)),
     *_each("die", "the switchover killed (SIGKILL)", range(4, 8)),
     _index("moved", 1, "the index moved"),

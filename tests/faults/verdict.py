@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Optional
@@ -13,6 +14,7 @@ from ansible_collections.pristine.vllm.tests.faults.rows import NEW, OLD, Row
 
 #: A message in the table is no longer.
 NOTE = 160
+_RELEASE = re.compile(r".*/releases/[^/]+(?=/)")
 
 
 @dataclass
@@ -51,12 +53,19 @@ def lost(before: dict[str, Any], after: dict[str, Any], volatile: Iterable[str] 
     :param volatile: folders that a reboot empties.
     """
     kept = set(after["kept"])
-    gone = tuple(f"{folder}/" for folder in volatile)
+    gone = tuple(f"{folder}/" for folder in [*volatile, *pruned(before, after)])
     return sorted(
         path
         for path, digest in before["files"].items()
         if after["files"].get(path) != digest and digest not in kept and not path.startswith(gone or ("\0",))
     )
+
+
+def pruned(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
+    """Releases that went as a whole, as they should: neither the live nor the previous one, and not what was live."""
+    needed = {before.get("live"), after.get("live"), after.get("previous")}
+    folders = {match.group() for match in map(_RELEASE.match, before["files"]) if match}
+    return {folder for folder in folders - needed if not any(path.startswith(f"{folder}/") for path in after["files"])}
 
 
 def release(before: dict[str, Any], after: dict[str, Any]) -> str:

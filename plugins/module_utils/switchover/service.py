@@ -43,7 +43,7 @@ def steady(run_command: Run = run) -> Run:
     def again(argv: Sequence[str], timeout: float = 30.0) -> Completed:
         done = run_command(argv, timeout=timeout)
         if argv[0] == "systemctl" and argv[1] in _REPEATABLE:
-            for _ in range(_TRIES - 1):
+            for _again in range(_TRIES - 1):
                 if done.failure is None:
                     break
                 time.sleep(PAUSE)

@@ -16,7 +16,7 @@ import os
 import time
 from typing import Optional
 
-from ansible_collections.pristine.vllm.plugins.module_utils.command import Run, run
+from ansible_collections.pristine.vllm.plugins.module_utils import command
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover import changes, reserve, service
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.back import Back
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.hooks import Hooks, told
@@ -41,7 +41,7 @@ _PAUSE = 1.0
 class Transaction:
     """One switchover, from its order and its journal to an outcome."""
 
-    def __init__(self, order: Order, journal: Journal, directory: str, run_command: Run = run) -> None:
+    def __init__(self, order: Order, journal: Journal, directory: str, run_command: command.Run = command.run) -> None:
         """
         :param directory: where the journal is.
         """
@@ -240,7 +240,7 @@ class Transaction:
         self._journal.end()
         self._journal.outcome = outcome
         reserve.give(self._directory)
-        for _ in range(_SAVES):
+        for _again in range(_SAVES):
             if self._note():
                 return
             time.sleep(_PAUSE)

@@ -87,6 +87,7 @@ def main() -> None:
         "enabled": show(unit, "UnitFileState"),
         "main_pid": pid,
         "live": os.path.realpath(f"{root}/current"),
+        "previous": os.path.realpath(f"{root}/previous"),
         "runs_from": runs_from(pid),
         "unended": unended(root),
         "phases": last_phases(root),

@@ -67,6 +67,15 @@ def test_what_is_neither_in_its_place_nor_kept_is_lost(after: dict[str, Any], lo
     assert verdict.lost(before, after, ["/tmp"]) == [path for path in lost if path != "/tmp/b"]
 
 
+def test_a_release_that_was_pruned_is_not_lost() -> None:
+    files = {f"/opt/vllm/releases/{name}/a": name for name in ("v-1", "v-2", "v-3")}
+    before = {"files": files, "live": "/opt/vllm/releases/v-2"}
+    after = {"files": {}, "kept": [], "live": "/opt/vllm/releases/v-4", "previous": "/opt/vllm/releases/v-3"}
+    assert verdict.lost(before, after) == ["/opt/vllm/releases/v-2/a", "/opt/vllm/releases/v-3/a"]
+    after["files"] = {"/opt/vllm/releases/v-1/b": "half of it is there"}
+    assert "/opt/vllm/releases/v-1/a" in verdict.lost(before, after)
+
+
 def test_which_release_is_live_is_what_runs() -> None:
     assert verdict.release(SERVING, SERVING) == OLD
     assert verdict.release(SERVING, {**SERVING, "live": "/r/2", "runs_from": "/r/2"}) == NEW

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.run_record.compose import compose
 from ansible_collections.pristine.vllm.plugins.module_utils.run_record.decision import decide
@@ -92,10 +92,12 @@ JOURNAL: dict[str, Any] = {
 }
 
 
-def planned(scan: dict[str, Any] = SCAN, releases: dict[str, Any] = RELEASES, **changes: Any) -> dict[str, Any]:
+def planned(
+    scan: Optional[dict[str, Any]] = None, releases: Optional[dict[str, Any]] = None, **changes: Any
+) -> dict[str, Any]:
     """The plan for the host of the incident."""
     found = {"config_differs": False, "unit_differs": False, "ready": True, **changes}
-    return decide(releases, PIN, scan, **found)
+    return decide(RELEASES if releases is None else releases, PIN, SCAN if scan is None else scan, **found)
 
 
 def before(**changes: Any) -> dict[str, Any]:

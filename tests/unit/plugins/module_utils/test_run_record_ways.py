@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import STATUSES
@@ -25,8 +25,8 @@ KNOWN = forecast(
 )
 
 
-def ways(scan: dict[str, Any] = SCAN, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    restore, reinstall = planned(scan, estimates=KNOWN, **changes)["ways"]
+def ways(scan: Optional[dict[str, Any]] = None, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    restore, reinstall = planned(SCAN if scan is None else scan, estimates=KNOWN, **changes)["ways"]
     assert (restore["name"], restore["taken"]) == ("restore", False)
     assert (reinstall["name"], reinstall["taken"]) == ("reinstall", True)
     return restore, reinstall
@@ -69,7 +69,7 @@ def test_so_does_all_that_is_read_at_the_start(change: dict[str, bool]) -> None:
 
 def test_restore_leaves_what_it_does_not_replace() -> None:
     scan = dirty({}, {"path": "vllm/dbg.py", "status": "unexpected"}, {"path": "~llm", "status": "leftover"})
-    restore, _ = ways(scan, package_changes=["torch 2.9.0 -> 2.9.1"])
+    restore, _reinstall = ways(scan, package_changes=["torch 2.9.0 -> 2.9.1"])
     assert restore["leaves"][:3] == ["1 unexpected", "1 leftover", "1 package that is not the pin's"]
 
 
@@ -82,7 +82,7 @@ def test_restore_needs_a_wheel() -> None:
 
 def test_restore_brings_no_other_version() -> None:
     other = {**RELEASES, "environment": {**RELEASES["environment"], "version": "0.15.0"}}
-    restore, _ = ways(SCAN, releases=other)
+    restore, _reinstall = ways(SCAN, releases=other)
     assert restore["why"] == f"it keeps version 0.15.0, and only a build brings {PIN['version']}"
 
 
@@ -96,7 +96,7 @@ def test_there_is_no_choice_where_nothing_is_installed_or_nothing_is_built() -> 
 
 def test_a_truncated_scan_is_counted_by_its_summary() -> None:
     summary = {**dict.fromkeys(STATUSES, 0), "truncated": 10, "modified": 11}
-    restore, _ = ways({**dirty({"path": "demo/data.json"}), "summary": summary})
+    restore, _reinstall = ways({**dirty({"path": "demo/data.json"}), "summary": summary})
     assert restore["steps"] == ["put 11 files back from their wheels, in place", "restart the service"]
 
 

@@ -181,7 +181,7 @@ def test_a_file_became_a_link(place: Place, tmp_path: pathlib.Path) -> None:
 
 
 def test_directories_are_moved_aside_and_kept(place: Place, tmp_path: pathlib.Path) -> None:
-    for _ in range(2):
+    for _again in range(2):
         for path in (place.file, place.link, place.nothing):
             if os.path.lexists(path):
                 path.unlink()

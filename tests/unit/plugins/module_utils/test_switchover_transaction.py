@@ -161,11 +161,15 @@ def test_what_served_before_gets_the_adaptation_that_it_needs(host: Host) -> Non
     assert not host.config.is_symlink()
 
 
+def interrupted(*_arguments: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_killed_before_the_journal_told_of_the_edit_what_served_before_gets_it_too(host: Host) -> None:
     host.save(keep_config=True)
     journal = Journal(host.order().run_id)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(changes, "apply", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(changes, "apply", interrupted)
         with pytest.raises(KeyboardInterrupt):
             Transaction(host.order(keep_config=True), journal, str(host.directory)).run()
     assert host.config.is_symlink()

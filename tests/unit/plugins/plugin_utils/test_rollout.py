@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 from ansible_collections.pristine.vllm.plugins.plugin_utils.rollout import Rollout, decide
@@ -13,9 +13,9 @@ from ansible_collections.pristine.vllm.plugins.plugin_utils.rollout import Rollo
 HOSTS = ["a", "b", "c", "d", "e"]
 
 
-def rollout(hosts: list[str] = HOSTS, **variables: Any) -> Rollout:
+def rollout(hosts: Optional[list[str]] = None, **variables: Any) -> Rollout:
     """What comes of these variables on every host."""
-    return decide(dict.fromkeys(hosts, variables), HOSTS)
+    return decide(dict.fromkeys(HOSTS if hosts is None else hosts, variables), HOSTS)
 
 
 def test_nothing_said_means_one_by_one_and_none_may_fail() -> None:
