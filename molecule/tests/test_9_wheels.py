@@ -16,7 +16,7 @@ from testinfra.host import Host
 
 WHEELS = "molecule/tests/wheels.yml"
 Known = Callable[[str], dict[str, Any]]
-Fetched = Callable[[], "collections.Counter[str]"]
+Fetched = Callable[[], collections.Counter[str]]
 
 
 @pytest.fixture

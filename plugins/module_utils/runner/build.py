@@ -101,7 +101,7 @@ def apply(ask: Ask, todo: Plan, run_command: Run = run) -> None:
         atomic_write(os.path.join(folder, "lock.txt"), ask.lock.encode(), mode=0o600)
         settings = _SETTINGS.format(folder=folder, top=ask.path)
         atomic_write(os.path.join(folder, "ansible.cfg"), settings.encode(), mode=0o600)
-        atomic_write(os.path.join(folder, "tick.py"), source_of(tick).encode(), mode=0o600)
+        atomic_write(os.path.join(folder, "tick.py"), source_of(tick), mode=0o600)
         for what, words in _steps(ask, folder):
             done = run_command(words, timeout=ask.timeout)
             if done.failure is not None:

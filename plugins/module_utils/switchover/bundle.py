@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 from types import ModuleType
-from typing import Callable, Optional
+from typing import Callable, Optional, Union
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import atomic_write, fsync_directory
 
@@ -44,15 +44,17 @@ def save_code(directory: str, python: str) -> list[str]:
         if hasattr(module, "__path__"):
             path = os.path.join(code, *parts, "__init__.py")
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        atomic_write(path, source_of(module).encode(), mode=0o600)
+        atomic_write(path, source_of(module), mode=0o600)
     main = os.path.join(code, _MAIN)
     atomic_write(main, _PROGRAM.encode(), mode=0o600)
     fsync_directory(directory)
     return [os.path.realpath(python), "-I", "-S", "-B", main, code]
 
 
-def source_of(module: ModuleType) -> str:
+def source_of(module: ModuleType) -> bytes:
     """The source of a loaded module, from a file as well as from the archive that Ansible runs a module from."""
     loader = getattr(module, "__loader__", None)
-    get_source: Optional[Callable[[str], Optional[str]]] = getattr(loader, "get_source", None)
-    return (get_source(module.__name__) if get_source else None) or ""
+    # Ansible's own loader of collections gives bytes.
+    get_source: Optional[Callable[[str], Union[str, bytes, None]]] = getattr(loader, "get_source", None)
+    source = (get_source(module.__name__) if get_source else None) or b""
+    return source if isinstance(source, bytes) else source.encode()
