@@ -97,6 +97,10 @@ previous:
   description: The same for C(previous).
   returned: success
   type: dict
+previous_problem:
+  description: Why what C(previous) leads to is no environment. V(none) when it is one, or there is no such link.
+  returned: success
+  type: str
 releases:
   description: All releases with C(id), C(path) and C(metadata), oldest first. One without metadata was never finished.
   returned: success
@@ -112,7 +116,12 @@ next_id:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.pristine.vllm.plugins.module_utils.release import Layout, ReleaseError, describe_environment
+from ansible_collections.pristine.vllm.plugins.module_utils.release import (
+    Layout,
+    ReleaseError,
+    describe_environment,
+    environment_problem,
+)
 
 
 def main() -> None:
@@ -138,6 +147,7 @@ def main() -> None:
             releases=[place.describe() for place in layout.releases()],
             next_id=layout.next_id(params["version"]) if params["version"] else None,
             **{name: place.describe() if place else None for name, place in links.items()},
+            previous_problem=environment_problem(links["previous"].path) if links["previous"] else None,
         )
     except ReleaseError as error:
         module.fail_json(msg=str(error))

@@ -54,13 +54,16 @@ def run(*words: str) -> str:
 
 @contextmanager
 def fleet() -> Iterator[dict[str, Any]]:
-    """Twenty hosts that serve and are dirty, by name, each with its variables; removed at the end."""
-    for playbook in ("destroy", "copies"):
-        run("ansible-playbook", "-i", str(INVENTORY), f"molecule/shared/{playbook}.yml")
-    command = ["ansible-inventory", "-i", str(INVENTORY), "--list"]
-    listed = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
-    yield {name: listed["_meta"]["hostvars"][name] for name in listed["vllm_hosts"]["hosts"]}
-    run("ansible-playbook", "-i", str(INVENTORY), "molecule/shared/destroy.yml")
+    """Twenty hosts that serve and are dirty, by name, each with its variables; removed at the end, whatever that is."""
+    play = ("ansible-playbook", "-i", str(INVENTORY))
+    run(*play, "molecule/shared/destroy.yml")
+    try:
+        run(*play, "molecule/shared/copies.yml")
+        command = ["ansible-inventory", "-i", str(INVENTORY), "--list"]
+        listed = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+        yield {name: listed["_meta"]["hostvars"][name] for name in listed["vllm_hosts"]["hosts"]}
+    finally:
+        run(*play, "molecule/shared/destroy.yml")
 
 
 def controller_seconds() -> float:

@@ -143,8 +143,16 @@ def run_play(*words: str) -> None:
 
 @contextmanager
 def incident_host() -> Iterator[Host]:
-    """The host as the incident found it; removed at the end."""
-    for playbook in ("molecule/shared/destroy.yml", "molecule/shared/create.yml", "molecule/incident/prepare.yml"):
+    """The host as the incident found it; removed at the end, whatever that is."""
+    run_play("molecule/shared/destroy.yml")
+    try:
+        yield _made()
+    finally:
+        run_play("molecule/shared/destroy.yml")
+
+
+def _made() -> Host:
+    for playbook in ("molecule/shared/create.yml", "molecule/incident/prepare.yml"):
         run_play(playbook)
     listed = subprocess.run(
         ["ansible-inventory", "-i", str(INVENTORY), "--list"], cwd=ROOT, check=True, capture_output=True, text=True
@@ -158,8 +166,7 @@ def incident_host() -> Iterator[Host]:
         unit=facts.get("vllm_unit", "vllm-kimi-k25"),
     )
     host.run("python3", "-c", _UNPACK_UV)
-    yield host
-    run_play("molecule/shared/destroy.yml")
+    return host
 
 
 def make_dirty() -> None:

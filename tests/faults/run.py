@@ -34,7 +34,7 @@ from ansible_collections.pristine.vllm.tests.faults.inject import strike
 from ansible_collections.pristine.vllm.tests.faults.machine import ROOT, WATCHED, Machine, MachineError
 from ansible_collections.pristine.vllm.tests.faults.play import Play, PlayError, finish, write_inventory
 from ansible_collections.pristine.vllm.tests.faults.rows import CHAIN, ON_HOST, PHASES, ROWS, Row, chosen
-from ansible_collections.pristine.vllm.tests.faults.state import make_key, prepare
+from ansible_collections.pristine.vllm.tests.faults.state import make_key, prepare, tidy
 from ansible_collections.pristine.vllm.tests.faults.verdict import Outcome
 
 FOLDER = ROOT / "build/faults"
@@ -203,10 +203,10 @@ class Matrix:
 
         :raises MachineError: there is no host to begin with.
         """
-        make = self._prepared()
-        self._say(f"{len(self._rows)} rows, {jobs} at a time")
-        with ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(lambda row: self._row(make(row, False)), self._rows))
+        with self._prepared() as make:
+            self._say(f"{len(self._rows)} rows, {jobs} at a time")
+            with ThreadPoolExecutor(jobs) as pool:
+                list(pool.map(lambda row: self._row(make(row, False)), self._rows))
         return self._outcomes()
 
     def run_chain(self) -> list[Outcome]:
@@ -214,32 +214,37 @@ class Matrix:
 
         :raises MachineError: there is no host to begin with.
         """
-        make = self._prepared()
-        self._say(f"{len(self._rows)} rows on one host")
-        cases = [make(row, True) for row in self._rows]
-        previous: Optional[Outcome] = None
-        try:
-            for case in cases:
-                outcome = case.run_chained(case is cases[0], case is cases[-1], previous)
-                self._note(outcome)
-                if not outcome.good:
-                    break
-                previous = outcome
-        finally:
-            if not self._keep:
+        with self._prepared() as make:
+            self._say(f"{len(self._rows)} rows on one host")
+            cases = [make(row, True) for row in self._rows]
+            previous: Optional[Outcome] = None
+            try:
                 for case in cases:
-                    case.remove()
+                    outcome = case.run_chained(case is cases[0], case is cases[-1], previous)
+                    self._note(outcome)
+                    if not outcome.good:
+                        break
+                    previous = outcome
+            finally:
+                if not self._keep:
+                    for case in cases:
+                        case.remove()
         self._write()
         return self._outcomes()
 
-    def _prepared(self) -> Callable[[Row, bool], Case]:
+    @contextmanager
+    def _prepared(self) -> Iterator[Callable[[Row, bool], Case]]:
         FOLDER.mkdir(parents=True, exist_ok=True)
         self._say("making the host that each row begins with")
-        image = prepare(FOLDER / "state")
-        key, public_key = make_key(FOLDER)
-        return lambda row, chained: Case(
-            row, image, key, public_key, FOLDER / (f"chain-{row.name}" if chained else row.name), chained
-        )
+        try:
+            image = prepare(FOLDER / "state")
+            key, public_key = make_key(FOLDER)
+            yield lambda row, chained: Case(
+                row, image, key, public_key, FOLDER / (f"chain-{row.name}" if chained else row.name), chained
+            )
+        finally:
+            if not self._keep:
+                tidy(FOLDER / "state")
 
     def _row(self, case: Case) -> None:
         try:

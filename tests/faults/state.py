@@ -61,6 +61,14 @@ def prepare(folder: Path) -> str:
     return DIRTY
 
 
+def tidy(folder: Path) -> None:
+    """Remove the index and the network; the images stay for the next time, and `make clean` removes them.
+
+    :raises MachineError: they cannot be removed.
+    """
+    _playbook(folder, "molecule/shared/destroy.yml")
+
+
 def fingerprint() -> str:
     """Of everything that the state is made from."""
     digest = hashlib.sha256()

@@ -24,8 +24,8 @@ def rollback_problem(releases: dict[str, Any]) -> Optional[str]:
         return f"there is no previous release: {_live(live)} was never switched to from another one. {instead}"
     if previous.get("path") == live.get("path"):
         return f"the previous release is the live one, {_live(live)}. {instead}"
-    if not previous.get("is_environment", True):
-        return f"the previous release, {previous['path']}, is not there any more: {previous.get('problem')}. {instead}"
+    if releases.get("previous_problem"):
+        return f"the previous release is no environment any more: {releases['previous_problem']}. {instead}"
     return None
 
 
