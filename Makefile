@@ -16,6 +16,9 @@ export MOLECULE_GLOB := molecule/*/molecule.yml
 # Ansible refuses to run in any other encoding, and a bare machine has none set.
 export LC_ALL := C.UTF-8
 
+# Where it is set, each of hundreds of starts would compile Ansible anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 

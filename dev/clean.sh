@@ -61,6 +61,7 @@ clean_folders() {
         rm -rf --one-file-system "${root:?}/$folder"
         say "removed $folder"
     done
+    find "$root" -xdev -name __pycache__ -type d -prune -exec rm -rf {} +
 }
 
 clean_docker

@@ -118,7 +118,9 @@ def plan_undo(layout: Layout, environment: str) -> Optional[Place]:
 def undo_adoption(layout: Layout, environment: str) -> bool:
     """Put an adopted environment back where it was, with the links as they were; return whether anything was changed.
 
-    What only a link leads to stays so: that was not moved.
+    What only a link leads to stays so: that was not moved. A service may run meanwhile, but one that looks a file up in
+    the very moment of the exchange can miss it: it has read the link and the directory is gone from where that leads.
+    Who cannot have that stops the service first, as the switchover does.
 
     :raises ReleaseError: it is not the live release, or cannot be exchanged any more; it serves as before.
     :raises BusyError: another run is switching.
