@@ -114,8 +114,12 @@ GATES = (
         lane="molecule",
     ),
     Gate("molecule-wheels", ("molecule test -s wheels",), lane="molecule", must_count_tests=True, when_named=True),
+    Gate("molecule-fleet", ("molecule test -s fleet",), lane="molecule", must_count_tests=True, when_named=True),
     # Provisions a host, builds an environment for Ansible on it, waits for scans at idle priority and for Prometheus.
     Gate("molecule-schedule", ("molecule test -s schedule",), lane="molecule", must_count_tests=True, when_named=True),
+    # The real vLLM, from here on.
+    Gate("molecule-timer", ("molecule test -s timer",), lane="molecule", must_count_tests=True, when_named=True),
+    Gate("molecule-seed", ("molecule test -s seed",), lane="molecule", must_count_tests=True, when_named=True),
 )
 
 

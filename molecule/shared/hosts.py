@@ -78,6 +78,7 @@ SCENARIOS: dict[str, tuple[str, tuple[str, ...]]] = {
     # Not molecule's: tests/faults copies its host for each of its rows.
     "faults": ("tiny", ("vllm01",)),
     "schedule": ("tiny", ("vllm01",)),
+    "timer": ("real", ("vllm01",)),
     "wheels": ("tiny", ("vllm01",)),
     "fleet": ("tiny", tuple(f"vllm{number:02}" for number in range(1, 13))),
     # Not molecule's: tests/bench/controller.py.

@@ -5,26 +5,31 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shlex
-import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from schedule_support import (
+    CHECKOUT,
+    CODE,
+    FLEET,
+    UNIT,
+    allow_in_container,
+    build_tarball,
+    place,
+    poll,
+    pulling,
+    said,
+    show,
+)
 from testinfra.host import Host
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-UNIT = "pristine-vllm-drift"
-FLEET = "pristine-vllm-fleet"
 PULL = "/opt/vllm/pull"
 METRICS = "/var/lib/prometheus/node-exporter"
 RULES = CHECKOUT / "roles/drift_watch/files/pristine-vllm-alerts.yml"
-CODE = "/opt/vllm/current/lib/python3.11/site-packages/vllm/model_executor/models/deepseek_v2.py"
 # Where a schedule could leave something. The history is meant to stay.
 PLACES = "/etc /opt/vllm /root /usr /var/lib /home /srv"
 PROMETHEUS = """\
@@ -35,17 +40,6 @@ scrape_configs:
     static_configs:
       - targets: ["localhost:9100"]
 """
-
-
-def place(host: Host, path: str, text: str) -> None:
-    host.check_output(f"printf %s {shlex.quote(text)} > {path}")
-
-
-def poll(what: str, look: Callable[[], bool], seconds: float = 60) -> None:
-    until = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < until, f"not within {seconds:g} s: {what}"
-        time.sleep(0.5)
 
 
 def firing(host: Host) -> set[str]:
@@ -69,42 +63,21 @@ def files(host: Host) -> set[str]:
     return {name for name in found.splitlines() if not name.startswith(("/opt/vllm/drift", "/opt/vllm/records"))}
 
 
-def show(host: Host, unit: str, *names: str) -> list[str]:
-    return [host.check_output(f"systemctl show -P {name} {unit}") for name in names]
-
-
 def tick(host: Host, unit: str = UNIT) -> int:
     """One scan, as the timer begins it; its exit status."""
     host.run(f"systemctl start {unit}.service")
     return int(show(host, f"{unit}.service", "ExecMainStatus")[0])
 
 
-def said(host: Host, unit: str = UNIT) -> str:
-    """What the last tick wrote to the journal, with its line breaks folded."""
-    (run,) = show(host, f"{unit}.service", "InvocationID")
-    return " ".join(host.check_output(f"journalctl --no-pager -o cat _SYSTEMD_INVOCATION_ID={run}").split())
-
-
 @pytest.fixture(scope="module")
 def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """This collection as an operator downloads it."""
-    folder = tmp_path_factory.mktemp("collection")
-    staged = subprocess.run(
-        [str(CHECKOUT / "dev/stage.sh"), str(folder / "staged")], capture_output=True, text=True, check=True
-    )
-    command = ["ansible-galaxy", "collection", "build", staged.stdout.strip(), "--output-path", str(folder)]
-    subprocess.run(command, check=True, cwd=folder, env={**os.environ, "ANSIBLE_CONFIG": ""}, stdout=subprocess.PIPE)
-    (built,) = folder.glob("*.tar.gz")
-    return built
+    return build_tarball(tmp_path_factory.mktemp("collection"))
 
 
 @pytest.fixture(scope="module")
 def settings(tarball: Path) -> dict[str, Any]:
     return {
-        "drift_watch_schedule_mode": "pull",
-        "drift_watch_schedule_collection": str(tarball),
-        "drift_watch_schedule_collection_sha256": hashlib.sha256(tarball.read_bytes()).hexdigest(),
-        "drift_watch_schedule_wheels": ["/srv/runner-wheels"],
+        **pulling(tarball),
         "drift_watch_textfile_directory": METRICS,
         # Not due while this runs; what is missed is told after three times these seconds.
         "drift_watch_schedule_calendar": "*-02-29",
@@ -126,11 +99,7 @@ def before(host: Host) -> set[str]:
     place(host, "/etc/prometheus/prometheus.yml", PROMETHEUS)
     host.check_output("promtool check config /etc/prometheus/prometheus.yml")
     host.check_output("systemctl restart prometheus prometheus-node-exporter")
-    # The container has no CAP_SYS_PTRACE, which the units ask for. Here this stands in for it.
-    for unit in (UNIT, FLEET):
-        host.check_output(f"mkdir -p /run/systemd/system/{unit}.service.d")
-        text = "[Service]\nCapabilityBoundingSet=CAP_SYS_ADMIN\n"
-        place(host, f"/run/systemd/system/{unit}.service.d/container.conf", text)
+    allow_in_container(host)
     poll("Prometheus answers", lambda: host.run("curl -fsS http://127.0.0.1:9090/-/ready").rc == 0)
     return files(host)
 

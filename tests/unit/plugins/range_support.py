@@ -122,8 +122,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         rest = memoryview(answer.body if answer.send is None else answer.body[: answer.send])
         step = 1 if answer.drip else 65536
         while rest:
-            self.wfile.write(rest[:step])
+            # Before it goes: who has read it all finds it counted.
             self.server.sent += len(rest[:step])
+            self.wfile.write(rest[:step])
             rest = rest[step:]
             time.sleep(answer.drip)
 

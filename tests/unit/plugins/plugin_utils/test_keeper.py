@@ -67,6 +67,8 @@ class Kept:
             timeout=60,
         )
         assert (done.stdout, done.stderr) == ("started\n", "")
+        # It goes its own way: who started it may be back before it has done anything.
+        wait_for(lambda: self.log.exists() and self.noted("prepare") == 1, "the keeper begins")
 
     def noted(self, name: str) -> int:
         return sum(line.startswith(name + " ") for line in self.log.read_text(encoding="utf-8").splitlines())
