@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 .SHELLFLAGS := -eu -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test faults drift bench lock clean
+.PHONY: help setup hosts demo test faults drift bench lock clean
 
 # The pinned tools, this checkout as a collection, and Ansible's own folder inside it: two checkouts do not meet.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -25,13 +25,17 @@ help: ## what there is
 setup: ## .venv with the pinned tools, and the collection link
 	@dev/setup.sh
 
-demo: setup ## replays the incident on real parts
+# The same, and meanwhile what the test hosts need.
+hosts:
+	@dev/setup.sh hosts
+
+demo: hosts ## replays the incident on real parts
 	@python dev/demo.py
 
-test: setup ## everything CI runs; ONLY="lint units" runs some, LIST=1 names them
+test: $(if $(ONLY)$(LIST),setup,hosts) ## everything CI runs; ONLY="lint units" runs some, LIST=1 names them
 	@python dev/test.py $(if $(LIST),--list) --only "$(ONLY)"
 
-faults: setup ## the fault matrix, an hour: build/faults.md; ONLY="kill cut-5" runs some rows, LIST=1 names them, JOBS=1, KEEP=1
+faults: $(if $(LIST),setup,hosts) ## the fault matrix, an hour: build/faults.md; ONLY="kill cut-5" runs some rows, LIST=1 names them, JOBS=1, KEEP=1
 	@PYTHONPATH=.cache/collections python -m ansible_collections.pristine.vllm.tests.faults.run $(if $(LIST),--list) $(if $(CHAIN),--chain) --only "$(ONLY)" --jobs $(or $(JOBS),2) $(if $(KEEP),--keep)
 
 drift: setup ## scans an environment on this machine and reports: ENV=/path, WHEELS="/file/or/folder ..."

@@ -18,5 +18,6 @@ dev/venv.sh "$folder" requirements-2.21.txt "$python"
 PATH=$(pwd)/$folder/bin:$PATH
 export PATH
 ansible --version
-# The utilities know no Ansible: that is one of the tests.
-exec python -m pytest tests/unit/plugins/modules tests/unit/house
+# The utilities know no Ansible: that is one of the tests. Nor does it matter to pip and uv, at which these spend their time.
+exec python -m pytest tests/unit/plugins/modules tests/unit/house --ignore-glob '*/test_lock_info.py' \
+    --ignore-glob '*/test_wheelhouse.py' --ignore-glob '*/test_wheel_record.py'

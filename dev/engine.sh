@@ -38,9 +38,7 @@ install_engine() {
 }
 
 apt_get() {
-    mkdir -p "$root/.cache"
-    DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=120 --no-install-recommends "$@" \
-        >"$root/.cache/engine-apt.log" 2>&1 || {
+    "$root/dev/apt.sh" "$@" >"$root/.cache/engine-apt.log" 2>&1 || {
         tail -n 20 "$root/.cache/engine-apt.log" >&2
         die "apt-get $* failed, see above and $root/.cache/engine-apt.log."
     }

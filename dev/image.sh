@@ -66,10 +66,7 @@ ensure_debootstrap() {
     [ "${PRISTINE_NO_INSTALL:-0}" != 1 ] || die "debootstrap is missing, and PRISTINE_NO_INSTALL=1 forbids installing it. Install it, or bring an image debian:$suite-slim."
     command -v apt-get >/dev/null 2>&1 || die "no Debian image, no registry, and no apt-get to install debootstrap with: bring an image debian:$suite-slim."
     say "installing debootstrap (PRISTINE_NO_INSTALL=1 refuses)"
-    {
-        apt-get -qq update
-        DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=120 --no-install-recommends install debootstrap
-    } >"$cache/apt.log" 2>&1 || { tail -n 20 "$cache/apt.log" >&2; die "debootstrap cannot be installed, see above and $cache/apt.log."; }
+    { "$root/dev/apt.sh" update && "$root/dev/apt.sh" install debootstrap; } >"$cache/apt.log" 2>&1 || { tail -n 20 "$cache/apt.log" >&2; die "debootstrap cannot be installed, see above and $cache/apt.log."; }
 }
 
 # All packages at once: a second pass with apt would cost another minute.

@@ -15,12 +15,12 @@ say() { printf 'promtool: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
 download() {
-    apt-get -qq download prometheus >>"$log" 2>&1
+    "$root/dev/apt.sh" download prometheus >>"$log" 2>&1
 }
 
 update() {
     [ "$(id -u)" = 0 ] || return 0
-    apt-get -qq -o DPkg::Lock::Timeout=120 update >>"$log" 2>&1 || say "apt-get update failed: see $log"
+    "$root/dev/apt.sh" update >>"$log" 2>&1 || say "apt-get update failed: see $log"
 }
 
 if command -v promtool; then

@@ -3,10 +3,18 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
+# Usage: dev/setup.sh [hosts]
 # What every target of the Makefile needs first: the pinned tools in .venv, and the collection link. Instant where they stand.
+# With `hosts`, meanwhile, what the test hosts need: a Docker engine and their image.
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p .cache build
+
+hosts=
+if [ "${1:-}" = hosts ]; then
+    { dev/engine.sh && dev/image.sh; } &
+    hosts=$!
+fi
 
 # Two targets started at once must not build the same environment.
 exec 9>.cache/setup.lock
@@ -25,9 +33,11 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
         exit 1
     fi
     echo "Installing Debian's $package ($python lacks ensurepip)"
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >/dev/null
+    dev/apt.sh update
+    dev/apt.sh install "$package" >/dev/null
 fi
 
 dev/venv.sh .venv requirements-dev.txt "$python"
 dev/link.sh
+# What needs no host can go on; what does will say the same again.
+[ -z "$hosts" ] || wait "$hosts" || echo "Going on without test hosts, see above." >&2

@@ -11,5 +11,6 @@ if [ "${PRISTINE_NO_INSTALL:-0}" = 1 ] || [ "$(id -u)" != 0 ] || ! command -v ap
     exit 1
 fi
 echo "Installing Debian's openssh-client (PRISTINE_NO_INSTALL=1 refuses)"
-apt-get -qq update
-DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install openssh-client >/dev/null
+apt=$(cd "$(dirname "$0")/../.." && pwd)/dev/apt.sh
+"$apt" update
+"$apt" install openssh-client >/dev/null
