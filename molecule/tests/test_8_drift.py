@@ -178,3 +178,21 @@ def test_a_reinstall_by_policy(tick: Tick, host: Host, state: Callable[[], Any])
     assert after.live != before.live
     assert after.dumps == ()
     assert records(host)[-1]["outcome"] == "reinstalled"
+
+
+def test_a_link_that_somebody_moved_is_led_back(
+    tick: Tick, host: Host, state: Callable[[], Any], completion: Callable[[], str]
+) -> None:
+    before = state()
+    release = before.live.rpartition("/")[2]
+    host.check_output("ln -sfn $(readlink /opt/vllm/previous) /opt/vllm/current")
+    assert state().live != before.live
+    ours: dict[str, Any] = {"drift_watch_policy": {"link": "restore"}, "drift_watch_release": release}
+    run = tick(**ours)
+    assert run.code == 0
+    assert "vllm01: remediated" in run.said
+    assert state().live == before.live
+    assert completion()
+    again = tick(**ours)
+    assert again.code == 0
+    assert "vllm01: pristine" in again.said

@@ -168,9 +168,9 @@ def apply(found: CleanPlan, quarantine: Quarantine) -> tuple[Artifact, ...]:
     for entry in found.files:
         try:
             kept = quarantine.keep(entry.path, move=True)
-        except FileNotFoundError:
-            continue  # Its owner was faster.
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and not os.path.lexists(entry.path):
+                continue  # Its owner was faster.
             raise MoveError(
                 f"{entry.path} cannot be moved to {quarantine.directory}: {error.strerror}. It is still there; "
                 f"{len(moved)} of {len(found.files)} are moved. Make room or correct permissions, and run this again",

@@ -268,6 +268,14 @@ def test_a_quarantine_that_cannot_be_written(cleaned: Cleaned) -> None:
     assert len(list(cleaned.temp.iterdir())) == 17
 
 
+def test_a_quarantine_that_cannot_be_made(cleaned: Cleaned) -> None:
+    """Where the system says "no such file" of the quarantine, not of a file that its owner took back."""
+    ran = cleaned.run(quarantine="/proc/quarantine")
+    assert ran.failed
+    assert "It is still there; 0 of 16 are moved" in ran["msg"]
+    assert len(list(cleaned.temp.iterdir())) == 17
+
+
 def test_processes_that_end_meanwhile_are_no_obstacle(cleaned: Cleaned, tmp_path: pathlib.Path) -> None:
     proc = tmp_path / "proc"
     (proc / "12").mkdir(parents=True)
