@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from schedule_support import (
+from ansible_collections.pristine.vllm.molecule.tests.schedule_support import (
     CHECKOUT,
     CODE,
     FLEET,

@@ -1,7 +1,7 @@
 # Copyright: Pristine vLLM maintainers (@pristine-vllm)
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The incident, on a host whose own timer remediates it: nobody types anything between the dirt and the clean service."""
+"""The incident on a host whose own timer remediates it: nobody types anything between dirt and clean service."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from schedule_support import CHECKOUT, CODE, allow_in_container, build_tarball, poll, pulling, said
+from ansible_collections.pristine.vllm.molecule.tests.schedule_support import (
+    CHECKOUT,
+    CODE,
+    allow_in_container,
+    build_tarball,
+    poll,
+    pulling,
+    said,
+)
 from testinfra.host import Host
 
 DIRTY = CHECKOUT / "tests/fixtures/incident/dirty.yml"
@@ -63,7 +71,6 @@ def test_the_timer_remediates_the_incident(
     assert record["outcome"] == outcome, said(host)
     assert record["after"]["pristine"]
     assert record["downtime_seconds"] > 0
-    print(f"{policy}: downtime {record['downtime_seconds']:.1f} s")
     after = state()
     assert (after.live == dirty.live) == (policy == "restore")
     assert "nomla_debug" not in host.file(CODE).content_string
