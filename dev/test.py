@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs the gates of `make test`: all but long ones, or those of `make test ONLY="lint units"`; LIST=1 names them.
 
-Three run at a time, one from each lane: two of molecule, which mostly wait for hosts, beside all that only computes.
+One more at a time than there are processors, as those of molecule also wait for hosts; what takes longest begins first.
 Each gate's output is in build/test/<gate>.log and is shown when the gate fails.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import queue
 import re
 import shlex
 import signal
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,7 +54,6 @@ class Gate:
 
     name: str
     commands: tuple[str, ...]
-    lane: str = "checks"
     # A runner that found no test ends with 0 (molecule with testinfra does): then the counted tests decide.
     must_count_tests: bool = False
     # Takes so long that it is run when it is named.
@@ -70,28 +70,22 @@ CONTROLLER = (
 )
 IGNORE_CONTROLLER = " ".join(f"--ignore {folder}" for folder in CONTROLLER)
 
+# In the order in which they begin: what takes longest first.
 GATES = (
-    Gate(
-        "lint",
-        (
-            "yamllint --strict .",
-            "ruff check .",
-            "ruff format --check .",
-            "ansible-lint --offline",
-        ),
-    ),
-    Gate("types", (f"mypy --cache-dir .cache/mypy {COLLECTION}/plugins {COLLECTION}/dev {COLLECTION}/tests",)),
+    Gate("molecule-incident", ("molecule test -s incident",), must_count_tests=True),
+    Gate("molecule-drift", ("molecule test -s drift",), must_count_tests=True),
+    Gate("molecule-adoption", ("molecule test -s adoption",), must_count_tests=True),
     # Code of the controller apart: once that is loaded, a module's warnings go to the screen.
     Gate(
         "units",
         (f"python -m pytest tests/unit --ignore tests/unit/house {IGNORE_CONTROLLER}",),
         must_count_tests=True,
     ),
-    Gate("controller-units", (f"python -m pytest {' '.join(CONTROLLER)}",), must_count_tests=True),
-    Gate("house", ("python -m pytest tests/unit/house",), must_count_tests=True),
+    # One fault for each phase; `make faults` has them all.
+    Gate("faults", (f"env PYTHONPATH=.cache/collections python -m {PACKAGE}.tests.faults.run --chain",)),
     Gate("sanity", ("dev/ansible_test.sh controller sanity",)),
-    Gate("docs", ("antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs=self .",)),
-    Gate("changelog", ("antsibull-changelog lint",)),
+    Gate("controller-units", (f"python -m pytest {' '.join(CONTROLLER)}",), must_count_tests=True),
+    Gate("molecule-default", ("molecule test -s default",), must_count_tests=True),
     # The oldest Python that a host may have, and the newest Ansible that a controller may have.
     Gate(
         "python-3.9",
@@ -103,24 +97,29 @@ GATES = (
         must_count_tests=True,
     ),
     Gate("core-2.21", ("dev/core_2_21.sh",), must_count_tests=True),
-    Gate("molecule-default", ("molecule test -s default",), lane="molecule", must_count_tests=True),
-    Gate("molecule-adoption", ("molecule test -s adoption",), lane="more molecule", must_count_tests=True),
-    Gate("molecule-drift", ("molecule test -s drift",), lane="more molecule", must_count_tests=True),
-    Gate("molecule-incident", ("molecule test -s incident",), lane="molecule", must_count_tests=True),
-    # One fault for each phase; `make faults` has them all.
     Gate(
-        "faults",
-        (f"env PYTHONPATH=.cache/collections python -m {PACKAGE}.tests.faults.run --chain",),
-        lane="molecule",
+        "lint",
+        (
+            "yamllint --strict .",
+            "ruff check .",
+            "ruff format --check .",
+            "ansible-lint --offline",
+        ),
     ),
-    Gate("molecule-wheels", ("molecule test -s wheels",), lane="molecule", must_count_tests=True, when_named=True),
-    Gate("molecule-fleet", ("molecule test -s fleet",), lane="molecule", must_count_tests=True, when_named=True),
+    Gate("house", ("python -m pytest tests/unit/house",), must_count_tests=True),
+    Gate("docs", ("antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs=self .",)),
+    Gate("types", (f"mypy --cache-dir .cache/mypy {COLLECTION}/plugins {COLLECTION}/dev {COLLECTION}/tests",)),
+    Gate("changelog", ("antsibull-changelog lint",)),
+    Gate("molecule-wheels", ("molecule test -s wheels",), must_count_tests=True, when_named=True),
+    Gate("molecule-fleet", ("molecule test -s fleet",), must_count_tests=True, when_named=True),
     # Provisions a host, builds an environment for Ansible on it, waits for scans at idle priority and for Prometheus.
-    Gate("molecule-schedule", ("molecule test -s schedule",), lane="molecule", must_count_tests=True, when_named=True),
+    Gate("molecule-schedule", ("molecule test -s schedule",), must_count_tests=True, when_named=True),
     # The real vLLM, from here on.
-    Gate("molecule-timer", ("molecule test -s timer",), lane="molecule", must_count_tests=True, when_named=True),
-    Gate("molecule-seed", ("molecule test -s seed",), lane="molecule", must_count_tests=True, when_named=True),
+    Gate("molecule-timer", ("molecule test -s timer",), must_count_tests=True, when_named=True),
+    Gate("molecule-seed", ("molecule test -s seed",), must_count_tests=True, when_named=True),
 )
+# Those of molecule also wait for hosts.
+WORKERS = (os.cpu_count() or 2) + 1
 
 
 @dataclass
@@ -148,9 +147,12 @@ class Runner:
     lock: threading.Lock = field(default_factory=threading.Lock)
     stopped: threading.Event = field(default_factory=threading.Event)
 
-    def lane(self, gates: Sequence[Gate]) -> None:
-        for gate in gates:
-            if self.stopped.is_set():
+    def work(self, waiting: queue.SimpleQueue[Gate]) -> None:
+        """Run gates, one after the other, for as long as there are any."""
+        while not self.stopped.is_set():
+            try:
+                gate = waiting.get_nowait()
+            except queue.Empty:
                 return
             self.say(f"start   {gate.name}")
             outcome = self.run(gate)
@@ -282,9 +284,11 @@ def main() -> int:
     LOGS.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     runner = Runner()
-    lanes = [[gate for gate in gates if gate.lane == lane] for lane in dict.fromkeys(gate.lane for gate in gates)]
+    waiting: queue.SimpleQueue[Gate] = queue.SimpleQueue()
+    for gate in gates:
+        waiting.put(gate)
     with stopping_on_signals(runner):
-        threads = [threading.Thread(target=runner.lane, args=(lane,)) for lane in lanes]
+        threads = [threading.Thread(target=runner.work, args=(waiting,)) for _ in range(WORKERS)]
         for thread in threads:
             thread.start()
         for thread in threads:
