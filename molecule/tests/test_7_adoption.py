@@ -101,5 +101,3 @@ def test_a_rollback_brings_it_back_dirt_and_all_and_a_reinstall_away_again(
     assert playbook("pristine.vllm.reinstall", vllm_environment=ENVIRONMENT).code == 0
     assert "dirt" not in host.check_output(f"tail -n 1 {suspect}")
     assert "kimi-k2.5" in served(host, 8000)
-    again = playbook("pristine.vllm.reinstall", vllm_environment=ENVIRONMENT)
-    assert (again.code, again.changed) == (0, 0)
