@@ -38,8 +38,11 @@ test: $(if $(ONLY)$(LIST),setup,hosts) ## everything CI runs; ONLY="lint units" 
 faults: $(if $(LIST),setup,hosts) ## the fault matrix, an hour: build/faults.md; ONLY="kill cut-5" runs some rows, LIST=1 names them, JOBS=1, KEEP=1
 	@PYTHONPATH=.cache/collections python -m ansible_collections.pristine.vllm.tests.faults.run $(if $(LIST),--list) $(if $(CHAIN),--chain) --only "$(ONLY)" --jobs $(or $(JOBS),2) $(if $(KEEP),--keep)
 
-drift: setup ## scans an environment on this machine and reports: ENV=/path, WHEELS="/file/or/folder ..."
-	@PYTHONPATH=.cache/collections python dev/drift.py "$(ENV)" $(WHEELS)
+# No tools: any Python that a host may have, and whoever may read the environment.
+drift: ## scans an environment on this machine and reports: ENV=/path, WHEELS="/file/or/folder ..."
+	@dev/link.sh
+	@python=$$(dev/python.sh 3.13 3.12 3.11 3.10 3.9) || { echo "No Python 3.9 to 3.13 is on this machine. Install one, or name it: PYTHON=/path make drift" >&2; exit 2; }; \
+	PYTHONPATH=.cache/collections "$$python" -B dev/drift.py "$(ENV)" $(WHEELS)
 
 bench: setup ## measures against what a user would pick instead, and writes build/bench.json; ONLY="name" runs one
 	@PYTHONPATH=.cache/collections python -m ansible_collections.pristine.vllm.tests.bench.run --only "$(ONLY)"
