@@ -32,6 +32,8 @@ requirements: [a checkout]
 """
 
 ROOT = Path(__file__).resolve().parents[2]
+# Two versions of Ansible have their runs at the same time; what was made of sources that were edited since goes.
+LAST = 4
 
 
 class CallbackModule(CallbackBase):
@@ -48,13 +50,13 @@ class CallbackModule(CallbackBase):
         self._of_run = Path(constants.DEFAULT_LOCAL_TMP) / "ansiballz_cache"
 
     def v2_playbook_on_start(self, _playbook: Any) -> None:
-        for other in self._kept.parent.glob("*"):
-            if other != self._kept:
-                shutil.rmtree(other, ignore_errors=True)
         link(self._kept, self._of_run)
 
     def v2_playbook_on_stats(self, _stats: Any) -> None:
         link(self._of_run, self._kept)
+        with contextlib.suppress(OSError):
+            for old in sorted(self._kept.parent.iterdir(), key=os.path.getmtime)[:-LAST]:
+                shutil.rmtree(old, ignore_errors=True)
 
 
 def fingerprint() -> str:

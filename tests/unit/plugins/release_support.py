@@ -33,6 +33,20 @@ BUILDER = ROOT / "roles/nightly_wheel/files/builder.txt"
 PYTHON = os.path.join(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
 
 
+def ansible_environment(home: pathlib.Path, **more: str) -> dict[str, str]:
+    """For a command of Ansible: this collection, and no setting of this checkout, its user or its machine."""
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")},
+        "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+        "ANSIBLE_HOME": str(home),
+        # But this one, which has no effect besides time.
+        "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "dev/callback"),
+        "ANSIBLE_CALLBACKS_ENABLED": "keep_payloads",
+        "LC_ALL": "C.UTF-8",
+        **more,
+    }
+
+
 @dataclass
 class Reply:
     """What a server answers; ``body`` is cut to ``send`` bytes although the length that it announces is whole."""

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -14,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import ansible_environment
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 PLAY = """
 - name: Watch
   hosts: localhost
@@ -53,15 +52,9 @@ class Watched:
                 *("--extra-vars", json.dumps({"ansible_python_interpreter": sys.executable}), *arguments),
             ],
             cwd=self.folder,
-            env={
-                **{name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")},
-                "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".cache/collections"),
-                "ANSIBLE_HOME": str(self.folder / "ansible"),
-                "ANSIBLE_INJECT_FACT_VARS": "false",
-                "ANSIBLE_NOCOLOR": "1",
-                "ANSIBLE_PIPELINING": "1",
-                "LC_ALL": "C.UTF-8",
-            },
+            env=ansible_environment(
+                self.folder / "ansible", ANSIBLE_INJECT_FACT_VARS="false", ANSIBLE_NOCOLOR="1", ANSIBLE_PIPELINING="1"
+            ),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

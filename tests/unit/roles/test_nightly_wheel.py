@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import (
-    COLLECTIONS,
     PYTHON,
     Reply,
     Server,
+    ansible_environment,
     http_server,
     lock_text,
     make_wheel,
@@ -73,9 +73,10 @@ class Host:
         # Neither this checkout's settings nor this machine's indexes.
         settings = self.base / "ansible.cfg"
         settings.touch()
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PIP_"))}
-        environment.update(ANSIBLE_COLLECTIONS_PATH=str(COLLECTIONS), ANSIBLE_HOME=str(self.base / "a"))
-        environment.update(ANSIBLE_CONFIG=str(settings), LC_ALL="C.UTF-8", ANSIBLE_CALLBACK_RESULT_FORMAT="yaml")
+        environment = ansible_environment(
+            self.base / "a", ANSIBLE_CONFIG=str(settings), ANSIBLE_CALLBACK_RESULT_FORMAT="yaml"
+        )
+        environment = {name: value for name, value in environment.items() if not name.startswith("PIP_")}
         environment.update(PIP_CONFIG_FILE=os.devnull, no_proxy="127.0.0.1")
         command = str(pathlib.Path(sys.executable).parent / "ansible-playbook")
         argv = [command, "-i", str(inventory), playbook, *arguments]

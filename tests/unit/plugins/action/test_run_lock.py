@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.pristine.vllm.plugins.module_utils.run_lock import look
-from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import COLLECTIONS
+from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import ansible_environment
 
 LEASE = 6
 HOLD = """
@@ -67,13 +67,10 @@ class Stage:
             "go_on": str(self.go_on),
             **variables,
         }
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
-        environment.update(
-            ANSIBLE_COLLECTIONS_PATH=str(COLLECTIONS),
-            ANSIBLE_HOME=str(self.folder / ".ansible"),
+        environment = ansible_environment(
+            self.folder / ".ansible",
             ANSIBLE_LOCAL_TEMP=str(self.folder / ".ansible" / "tmp"),
             ANSIBLE_LOG_PATH=str(self.folder / "log"),
-            LC_ALL="C.UTF-8",
             # What tells every process that comes of this test, however far it went away.
             STAGE=str(self.folder),
         )

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
 from typing import Any
 
-ROOT = pathlib.Path(__file__).resolve().parents[4]
+from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import ansible_environment
+
 INVENTORY = """\
 vllm_hosts:
   hosts:
@@ -50,14 +50,9 @@ def ansible(folder: pathlib.Path, command: str, *arguments: str) -> subprocess.C
     return subprocess.run(
         [str(pathlib.Path(sys.executable).parent / command), *arguments],
         cwd=folder,
-        env={
-            **{name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")},
-            "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".cache/collections"),
-            "ANSIBLE_HOME": str(folder / "ansible"),
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_VAULT_PASSWORD_FILE": str(folder / "password"),
-            "LC_ALL": "C.UTF-8",
-        },
+        env=ansible_environment(
+            folder / "ansible", ANSIBLE_NOCOLOR="1", ANSIBLE_VAULT_PASSWORD_FILE=str(folder / "password")
+        ),
         capture_output=True,
         text=True,
         check=False,
