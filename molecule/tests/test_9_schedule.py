@@ -30,7 +30,7 @@ from testinfra.host import Host
 PULL = "/opt/vllm/pull"
 METRICS = "/var/lib/prometheus/node-exporter"
 RULES = CHECKOUT / "roles/drift_watch/files/pristine-vllm-alerts.yml"
-# Where a schedule could leave something. The history is meant to stay.
+# Where a schedule could leave something. The history, and what a remediation kept and told, is meant to stay.
 PLACES = "/etc /opt/vllm /root /usr /var/lib /home /srv"
 PROMETHEUS = """\
 global: {scrape_interval: 1s, evaluation_interval: 1s}
@@ -60,7 +60,8 @@ def files(host: Host) -> set[str]:
     found = host.check_output(
         f"find {PLACES} -xdev -not -path '*/__pycache__*' -not -path '/var/lib/prometheus/metrics2*'"
     )
-    return {name for name in found.splitlines() if not name.startswith(("/opt/vllm/drift", "/opt/vllm/records"))}
+    stays = tuple(f"/opt/vllm/{folder}" for folder in ("drift", "quarantine", "records", "switchover"))
+    return {name for name in found.splitlines() if not name.startswith(stays)}
 
 
 def tick(host: Host, unit: str = UNIT) -> int:
