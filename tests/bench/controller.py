@@ -11,6 +11,7 @@ tiny environment, so that both are what Ansible costs rather than the hashing, w
 from __future__ import annotations
 
 import json
+import os
 import resource
 import shutil
 import statistics
@@ -42,11 +43,19 @@ print(json.dumps({"seconds": used.ru_utime + used.ru_stime, "code": done.returnc
 """
 
 
-def run(*words: str) -> str:
+def run(*words: str, **environment: str) -> str:
     """
     :raises BenchError: it failed.
     """
-    done = subprocess.run(words, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(
+        words,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     if done.returncode:
         raise BenchError(f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout[-3000:]}")
     return done.stdout
@@ -72,7 +81,11 @@ def controller_seconds() -> float:
     :raises BenchError: a scan found no drift, or failed.
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    said = run("ansible-playbook", "-i", str(INVENTORY), "-e", "{drift_watch_fail_on: [scan_failed]}", PLAYBOOK)
+    # Without the callback of this checkout that keeps payloads: a controller has none.
+    said = run(
+        *("ansible-playbook", "-i", str(INVENTORY), "-e", "{drift_watch_fail_on: [scan_failed]}", PLAYBOOK),
+        ANSIBLE_CALLBACKS_ENABLED="",
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if "deepseek_v2.py" not in said:
         raise BenchError(f"the scan did not find the drift:\n{said[-3000:]}")
