@@ -288,7 +288,7 @@ def main() -> int:
     for gate in gates:
         waiting.put(gate)
     with stopping_on_signals(runner):
-        threads = [threading.Thread(target=runner.work, args=(waiting,)) for _ in range(WORKERS)]
+        threads = [threading.Thread(target=runner.work, args=(waiting,)) for _number in range(WORKERS)]
         for thread in threads:
             thread.start()
         for thread in threads:
