@@ -19,9 +19,10 @@ from typing import Any
 
 import pytest
 import testinfra
+from ansible_collections.pristine.vllm.molecule.shared.hosts import CHECKOUT
+from ansible_collections.pristine.vllm.molecule.tests.schedule_support import build_tarball
 from testinfra.host import Host
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 UNIT = "vllm-kimi-k25"
 
 
@@ -68,6 +69,12 @@ def scenario() -> str:
 @pytest.fixture(scope="session")
 def inventory(scenario: str) -> Path:
     return CHECKOUT / "molecule/inventory" / scenario
+
+
+@pytest.fixture(scope="session")
+def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """This collection as an operator downloads it."""
+    return build_tarball(tmp_path_factory.mktemp("collection"))
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.pristine.vllm.molecule.shared.hosts import CHECKOUT
 from testinfra.host import Host
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 UNIT = "pristine-vllm-drift"
 FLEET = "pristine-vllm-fleet"
 CODE = "/opt/vllm/current/lib/python3.11/site-packages/vllm/model_executor/models/deepseek_v2.py"

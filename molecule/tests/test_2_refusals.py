@@ -48,7 +48,7 @@ def refused(host: Host, playbook: Callable[..., Any], variables: dict[str, Any],
 
 def taken(host: Host) -> str:
     """All that a run could change, but for what passes: temporary files of Ansible, and the lock."""
-    files = "find /etc /opt /srv /usr/local -xdev -type f -newermt @0 -printf '%p %T@ %s\\n' | sort"
+    files = "find /etc /opt /srv /usr/local -xdev -type f -printf '%p %T@ %s\\n' | sort"
     return str(host.check_output(f"{files}; systemctl show -P MainPID,NRestarts vllm-kimi-k25"))
 
 

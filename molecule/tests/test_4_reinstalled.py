@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.pristine.vllm.molecule.shared.hosts import CHECKOUT
 from jsonschema import Draft202012Validator
 from testinfra.host import Host
-
-CHECKOUT = Path(__file__).resolve().parents[2]
 
 DIRTY = (
     "vllm/model_executor/models/deepseek_v2.py",

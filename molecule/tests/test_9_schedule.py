@@ -18,7 +18,6 @@ from ansible_collections.pristine.vllm.molecule.tests.schedule_support import (
     FLEET,
     UNIT,
     allow_in_container,
-    build_tarball,
     place,
     poll,
     pulling,
@@ -68,11 +67,6 @@ def tick(host: Host, unit: str = UNIT) -> int:
     """One scan, as the timer begins it; its exit status."""
     host.run(f"systemctl start {unit}.service")
     return int(show(host, f"{unit}.service", "ExecMainStatus")[0])
-
-
-@pytest.fixture(scope="module")
-def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tarball(tmp_path_factory.mktemp("collection"))
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ from ansible_collections.pristine.vllm.molecule.tests.schedule_support import (
     CHECKOUT,
     CODE,
     allow_in_container,
-    build_tarball,
     poll,
     pulling,
     said,
@@ -25,11 +24,6 @@ from testinfra.host import Host
 DIRTY = CHECKOUT / "tests/fixtures/incident/dirty.yml"
 # Two scans at idle priority beside a serving vLLM, and a model that is loaded.
 PATIENCE = 900.0
-
-
-@pytest.fixture(scope="module")
-def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tarball(tmp_path_factory.mktemp("collection"))
 
 
 def remediations(host: Host) -> list[dict[str, Any]]:
