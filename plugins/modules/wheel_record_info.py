@@ -122,8 +122,15 @@ options:
     type: int
     default: 1000
   workers:
-    description: How many processes hash files. By default as many as there are usable cores.
+    description: How many processes hash files. By default as many as there are usable cores, or one in O(background).
     type: int
+  background:
+    description:
+      - Give way to all else on the host, with a scan by one process that has processor (C(SCHED_IDLE)) and disk
+        (C(ionice -c 3)) only while nobody else wants them.
+      - A priority that the host refuses is a warning, and the scan goes on.
+    type: bool
+    default: false
 author:
   - Pristine vLLM maintainers (@pristine-vllm)
 """
@@ -293,6 +300,7 @@ diff:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.pristine.vllm.plugins.module_utils.index_http import secrets_of
+from ansible_collections.pristine.vllm.plugins.module_utils.priority import give_way
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import ScanError
 from ansible_collections.pristine.vllm.plugins.module_utils.record.options import (
     result_argument_spec,
@@ -309,11 +317,17 @@ def main() -> None:
 
     And no_log_values is added to.
     """
-    module = AnsibleModule(argument_spec={**scan_argument_spec(), **result_argument_spec()}, supports_check_mode=True)
-    module.no_log_values.update(secrets_of(module.params["wheels"]))
+    spec = {**scan_argument_spec(), **result_argument_spec(), "background": {"type": "bool", "default": False}}
+    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
+    params = module.params
+    module.no_log_values.update(secrets_of(params["wheels"]))
+    if params["background"]:
+        params["workers"] = 1 if params["workers"] is None else params["workers"]
+        for problem in give_way():
+            module.warn(problem)
     try:
-        limit = result_limit(module.params)
-        done = scan(scan_options(module.params))
+        limit = result_limit(params)
+        done = scan(scan_options(params))
     except ScanError as error:
         module.fail_json(msg=str(error))
     result = result_of(done, limit, module._diff)

@@ -5,11 +5,13 @@
 
 The host of the `incident` scenario: a real vLLM that computes on the very cores that the scan uses. Rounds alternate;
 in each, clients ask for completions one after the other. The scan is the one of the drift watch, every file against
-its wheel, at the priority that its timer gives it: idle for processor and disk. It starts anew as soon as it ends.
+its wheel, in the background as the role has it and under what the unit of its timer says of priority. It starts anew as
+soon as it ends.
 """
 
 from __future__ import annotations
 
+import re
 import statistics
 import subprocess
 import sys
@@ -27,17 +29,20 @@ SECONDS = 40.0
 CLIENTS = 2
 MAX_TOKENS = 16
 UNIT = "pristine-vllm-bench-scan"
-PRIORITY = ("CPUSchedulingPolicy=idle", "Nice=19", "IOSchedulingClass=idle")
+UNIT_FILE = ROOT / "roles" / "drift_watch" / "templates" / "drift.service.j2"
+PRIORITY = tuple(re.findall(r"^(?:Nice|CPU\w+|IO\w+)=.*", UNIT_FILE.read_text(), re.MULTILINE))
 _FOLDER = "/opt/bench"
 _PACKAGE = f"{_FOLDER}/ansible_collections/pristine/vllm/plugins"
 _COUNT = "/run/pristine-vllm-bench-scans"
 _SCAN = f"""
 import sys
 sys.path.insert(0, {_FOLDER!r})
+from ansible_collections.pristine.vllm.plugins.module_utils.priority import give_way
 from ansible_collections.pristine.vllm.plugins.module_utils.record.model import ScanOptions
 from ansible_collections.pristine.vllm.plugins.module_utils.record.scan import scan
+assert not give_way()
 while True:
-    scan(ScanOptions(environment="/opt/vllm/current", wheels=["/opt/vllm/wheels"], lock="/opt/vllm/lock.txt"))
+    scan(ScanOptions("/opt/vllm/current", wheels=["/opt/vllm/wheels"], lock="/opt/vllm/lock.txt", workers=1))
     with open({_COUNT!r}, "a") as stream:
         stream.write(".")
 """

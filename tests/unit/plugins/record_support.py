@@ -134,15 +134,24 @@ def quiet_environment() -> dict[str, str]:
 
 def as_nobody(call: Callable[[], Any]) -> Any:
     """What a call returns (as JSON can carry it) to a user whom permissions stop: they do not stop root."""
+
+    def dropped() -> Any:
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+        return call()
+
+    return in_child(dropped)
+
+
+def in_child(call: Callable[[], Any]) -> Any:
+    """What a call returns (as JSON can carry it) in a process whose state may be changed for good."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
-            if os.geteuid() == 0:
-                os.setgroups([])
-                os.setgid(65534)
-                os.setuid(65534)
             with os.fdopen(writer, "w") as stream:
                 json.dump(call(), stream)
             status = 0

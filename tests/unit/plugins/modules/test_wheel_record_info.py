@@ -3,13 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import os
 import pathlib
+import subprocess
 from typing import Any
 
 import pytest
-from ansible_collections.pristine.vllm.plugins.module_utils.record.model import STATUSES
+from ansible_collections.pristine.vllm.plugins.module_utils import command
+from ansible_collections.pristine.vllm.plugins.module_utils.record.model import STATUSES, ScanOptions
+from ansible_collections.pristine.vllm.plugins.module_utils.record.scan import Scan, scan
 from ansible_collections.pristine.vllm.plugins.modules import wheel_record_info
-from ansible_collections.pristine.vllm.tests.unit.plugins.record_support import SOURCE, Env, sha256
+from ansible_collections.pristine.vllm.tests.unit.plugins.record_support import SOURCE, Env, in_child, sha256
 from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import run_module
 
 CORE = "demo/core.py"
@@ -69,6 +73,34 @@ def test_debug_code(run: Any, pip_env: Env) -> None:
     assert shown[1].startswith("--- /dev/null\tpristine: no file\n+++ b/demo/dbg.py\tinstalled\n")
     assert shown[2] == "demo/lib.abi3.so: modified: binary file differs\n"
     assert "+++ /dev/null\tinstalled\n" in shown[3]
+
+
+def test_in_the_background_it_gives_way(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[Any]] = []
+
+    def watched(options: ScanOptions) -> Scan:
+        told = subprocess.run(["ionice", "--pid", str(os.getpid())], check=True, capture_output=True, text=True)
+        seen.append([os.sched_getscheduler(0), told.stdout.strip(), options.workers])
+        return scan(options)
+
+    def scanned(**params: Any) -> list[Any]:
+        result = run(**params)
+        return [result["pristine"], result.get("warnings", []), seen.pop()]
+
+    monkeypatch.setattr(wheel_record_info, "scan", watched)
+    # There is no way back, so not in this process.
+    assert in_child(lambda: scanned(background=True)) == [True, [], [os.SCHED_IDLE, "idle", 1]]
+    assert in_child(lambda: scanned(background=True, workers=2)) == [True, [], [os.SCHED_IDLE, "idle", 2]]
+    policy, _class, workers = scanned()[2]
+    assert (policy, workers) == (os.sched_getscheduler(0), None)
+
+
+def test_a_priority_that_is_refused_is_a_warning(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr(command, "_MORE_PATH", ())
+    result = in_child(lambda: run(background=True))
+    assert result["pristine"] is True
+    assert ["normal priority: cannot run ionice" in str(warning) for warning in result["warnings"]] == [True]
 
 
 def test_check_mode_is_the_same(run: Any, pip_env: Env) -> None:
