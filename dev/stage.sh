@@ -18,6 +18,7 @@ git -C "$copy" clean -ffdq
 
 cd "$root"
 # git also lists a file that was deleted and not yet committed.
+# shellcheck disable=SC2016  # the inner shell expands $file
 git ls-files -z --cached --others --exclude-standard |
     xargs -0 sh -c 'for file; do if [ -e "$file" ]; then printf "%s\0" "$file"; fi; done' sh |
     xargs -0 cp -a --parents -t "$copy"

@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build/test"
 COLLECTION = ".cache/collections/ansible_collections/pristine/vllm"
 PACKAGE = "ansible_collections.pristine.vllm"
+TYPED = [f"{COLLECTION}/{folder}" for folder in ("plugins", "dev", "molecule", "tests")]
 
 # Logs are read in editors and CI: no colours, no links.
 PLAIN = {
@@ -108,7 +109,7 @@ GATES = (
     ),
     Gate("house", ("python -m pytest tests/unit/house",), must_count_tests=True),
     Gate("docs", ("antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs=self .",)),
-    Gate("types", (f"mypy --cache-dir .cache/mypy {COLLECTION}/plugins {COLLECTION}/dev {COLLECTION}/tests",)),
+    Gate("types", (f"mypy --cache-dir .cache/mypy {' '.join(TYPED)}",)),
     Gate("changelog", ("antsibull-changelog lint",)),
     Gate("molecule-wheels", ("molecule test -s wheels",), must_count_tests=True, when_named=True),
     Gate("molecule-fleet", ("molecule test -s fleet",), must_count_tests=True, when_named=True),

@@ -126,6 +126,18 @@ def state(host: Host, variables: dict[str, Any]) -> Callable[[], State]:
     return take
 
 
+@pytest.fixture(scope="module")
+def records(host: Host) -> Callable[[str], list[dict[str, Any]]]:
+    """The records of a playbook's runs on the host, oldest first."""
+
+    def read(playbook: str) -> list[dict[str, Any]]:
+        paths = host.check_output("ls /opt/vllm/records/*.json").split()
+        every = [json.loads(host.file(path).content_string) for path in paths]
+        return [record for record in every if record["playbook"] == playbook]
+
+    return read
+
+
 @pytest.fixture
 def completion(host: Host, variables: dict[str, Any]) -> Callable[[], str]:
     """Ask the service, on the host, for a completion."""

@@ -24,13 +24,9 @@ DIRTY = (
 
 
 @pytest.fixture(scope="module")
-def record(host: Host) -> dict[str, Any]:
+def record(records: Callable[[str], list[dict[str, Any]]]) -> dict[str, Any]:
     """The last record of a reinstall that found dirt."""
-    for path in reversed(host.check_output("ls /opt/vllm/records/*.json").split()):
-        found: dict[str, Any] = json.loads(host.file(path).content_string)
-        if found["before"]["findings"]:
-            return found
-    raise AssertionError("no record tells of findings")
+    return [record for record in records("reinstall") if record["before"]["findings"]][-1]
 
 
 def test_every_dirty_file_was_found_and_is_kept_with_a_patch(host: Host, record: dict[str, Any]) -> None:

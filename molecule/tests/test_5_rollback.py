@@ -5,11 +5,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
-
-from testinfra.host import Host
 
 
 def test_a_release_that_does_not_start_is_rolled_back(
@@ -17,7 +14,7 @@ def test_a_release_that_does_not_start_is_rolled_back(
     state: Callable[[], Any],
     completion: Callable[[], str],
     variables: dict[str, Any],
-    host: Host,
+    records: Callable[[str], list[dict[str, Any]]],
 ) -> None:
     before = state()
     run = playbook("pristine.vllm.reinstall", **variables["fixture_broken"])
@@ -31,7 +28,7 @@ def test_a_release_that_does_not_start_is_rolled_back(
     assert after.model == before.model
     assert after.unit == before.unit
     assert completion()
-    record = json.loads(host.check_output("cat $(ls /opt/vllm/records/*.json | tail -1)"))
+    record = records("reinstall")[-1]
     assert record["outcome"] == "rolled back"
     assert "ImportError" in record["failure"]
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
@@ -26,6 +25,7 @@ CLOSED = [{"days": [f"{datetime.now(timezone.utc) + timedelta(days=3):%a}".lower
 POLICY = {"code": "restore", "unit": "restore", "artifacts": "restore"}
 
 Tick = Callable[..., Any]
+Noted = Callable[[], list[dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
@@ -58,21 +58,19 @@ def metric(host: Host, name: str, *labels: str) -> float:
     return float(found[0].rpartition(" ")[2])
 
 
-def records(host: Host) -> list[dict[str, Any]]:
-    """The records of the watch on the host, oldest first."""
-    every = [
-        json.loads(host.file(path).content_string) for path in host.check_output("ls /opt/vllm/records/*.json").split()
-    ]
-    return [record for record in every if record["playbook"] == "drift"]
+@pytest.fixture(scope="module")
+def noted(records: Callable[[str], list[dict[str, Any]]]) -> Noted:
+    """The records that the watch has written so far."""
+    return lambda: records("drift")
 
 
 def test_dirt_is_reported_and_outside_the_window_nothing_restarts(
-    tick: Tick, host: Host, state: Callable[[], Any]
+    tick: Tick, host: Host, state: Callable[[], Any], noted: Noted
 ) -> None:
     make_dirty(host)
     host.check_output(f"mkdir -p {DROPIN.rpartition('/')[0]}")
     host.check_output(f"printf '[Service]\\nEnvironment=X=1\\n' > {DROPIN}")
-    before, told = state(), len(records(host))
+    before, told = state(), len(noted())
     run = tick(drift_watch_windows=CLOSED)
     assert run.code != 0
     assert "vllm01: drifted and reported" in run.said
@@ -81,20 +79,20 @@ def test_dirt_is_reported_and_outside_the_window_nothing_restarts(
     assert host.file(DROPIN).exists
     assert metric(host, "pristine") == 0
     assert metric(host, "findings", 'kind="code"') == 1
-    new = records(host)[told:]
+    new = noted()[told:]
     assert [record["outcome"] for record in new] == ["checked"]
     assert new[0]["before"]["probes"][-1]["artifact_glob"] == DUMP
 
 
-def test_a_held_host_is_left_alone(tick: Tick, host: Host, state: Callable[[], Any]) -> None:
-    before, told = state(), len(records(host))
+def test_a_held_host_is_left_alone(tick: Tick, host: Host, state: Callable[[], Any], noted: Noted) -> None:
+    before, told = state(), len(noted())
     host.check_output(f"echo 'benchmark until Friday, ask Kim' > {HOLD}")
     run = tick()
     assert run.code != 0
     assert "vllm01: held" in run.said
     assert "benchmark until Friday, ask Kim" in run.said
     assert state() == before
-    assert len(records(host)) == told, "nothing is new"
+    assert len(noted()) == told, "nothing is new"
     host.check_output(f"rm {HOLD}")
 
 
@@ -110,7 +108,7 @@ def test_another_run_has_the_host(tick: Tick, host: Host, state: Callable[[], An
 
 
 def test_it_is_put_right_when_the_window_opens(
-    tick: Tick, host: Host, state: Callable[[], Any], completion: Callable[[], str]
+    tick: Tick, host: Host, state: Callable[[], Any], completion: Callable[[], str], noted: Noted
 ) -> None:
     before = state()
     run = tick()
@@ -123,21 +121,21 @@ def test_it_is_put_right_when_the_window_opens(
     assert not host.file(DROPIN).exists
     assert completion()
     assert metric(host, "pristine") == 1
-    record = records(host)[-1]
+    record = noted()[-1]
     assert (record["outcome"], record["after"]["pristine"]) == ("restored", True)
     assert record["downtime_seconds"] > 0
     for path in (DUMP, DROPIN, host.check_output(f"readlink -f {SUSPECT}")):
         assert host.file(f"{record['quarantine']}/files{path}").exists
 
 
-def test_the_next_tick_changes_nothing(tick: Tick, host: Host, state: Callable[[], Any]) -> None:
-    before, told = state(), len(records(host))
+def test_the_next_tick_changes_nothing(tick: Tick, host: Host, state: Callable[[], Any], noted: Noted) -> None:
+    before, told = state(), len(noted())
     run = tick()
     assert run.code == 0
     assert "vllm01: pristine" in run.said
     assert run.changed == 1, "its own history and metrics: the time of the scan"
     assert state() == before
-    assert len(records(host)) == told
+    assert len(noted()) == told
 
 
 @pytest.fixture
@@ -149,7 +147,7 @@ def wheel_is_gone(host: Host) -> Iterator[None]:
 
 @pytest.mark.usefixtures("wheel_is_gone")
 def test_one_that_cannot_succeed_fails_once_and_the_host_serves(
-    tick: Tick, host: Host, state: Callable[[], Any], completion: Callable[[], str]
+    tick: Tick, host: Host, state: Callable[[], Any], completion: Callable[[], str], noted: Noted
 ) -> None:
     make_dirty(host)
     before = state()
@@ -160,16 +158,16 @@ def test_one_that_cannot_succeed_fails_once_and_the_host_serves(
     assert state() == before
     assert completion()
     assert metric(host, "remediation_last_success") == 0
-    assert records(host)[-1]["outcome"] == "nothing was stopped"
-    told = len(records(host))
+    assert noted()[-1]["outcome"] == "nothing was stopped"
+    told = len(noted())
     again = tick()
     assert again.code != 0
     assert "the host cools down" in again.said
     assert state() == before
-    assert len(records(host)) == told
+    assert len(noted()) == told
 
 
-def test_a_reinstall_by_policy(tick: Tick, host: Host, state: Callable[[], Any]) -> None:
+def test_a_reinstall_by_policy(tick: Tick, host: Host, state: Callable[[], Any], noted: Noted) -> None:
     before = state()
     run = tick(drift_watch_policy={"code": "reinstall"}, drift_watch_cool_down=0)
     assert run.code == 0
@@ -177,7 +175,7 @@ def test_a_reinstall_by_policy(tick: Tick, host: Host, state: Callable[[], Any])
     after = state()
     assert after.live != before.live
     assert after.dumps == ()
-    assert records(host)[-1]["outcome"] == "reinstalled"
+    assert noted()[-1]["outcome"] == "reinstalled"
 
 
 def test_a_link_that_somebody_moved_is_led_back(

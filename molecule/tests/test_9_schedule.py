@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.pristine.vllm.molecule.shared.hosts import CHECKOUT
 from ansible_collections.pristine.vllm.molecule.tests.schedule_support import (
-    CHECKOUT,
     CODE,
     FLEET,
     UNIT,

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.pristine.vllm.molecule.shared.hosts import CHECKOUT
 from ansible_collections.pristine.vllm.molecule.tests.schedule_support import (
-    CHECKOUT,
     CODE,
     allow_in_container,
     poll,
@@ -26,13 +25,6 @@ DIRTY = CHECKOUT / "tests/fixtures/incident/dirty.yml"
 PATIENCE = 900.0
 
 
-def remediations(host: Host) -> list[dict[str, Any]]:
-    """What the watch's records say it did, oldest first."""
-    paths = host.check_output("ls /opt/vllm/records/*.json").split()
-    every = [json.loads(host.file(path).content_string) for path in paths]
-    return [record for record in every if record["playbook"] == "drift" and record["outcome"] != "checked"]
-
-
 @pytest.mark.parametrize(("policy", "outcome"), [("restore", "restored"), ("reinstall", "reinstalled")])
 def test_the_timer_remediates_the_incident(
     policy: str,
@@ -42,8 +34,12 @@ def test_the_timer_remediates_the_incident(
     state: Callable[[], Any],
     completion: Callable[[], str],
     variables: dict[str, Any],
+    records: Callable[[str], list[dict[str, Any]]],
     tarball: Path,
 ) -> None:
+    def remediations() -> list[dict[str, Any]]:
+        return [record for record in records("drift") if record["outcome"] != "checked"]
+
     allow_in_container(host)
     model = f"{variables['fixture_folder']}/model"
     assert playbook(DIRTY, incident_model=model).code == 0, "where the other way was taken before, it is dirty again"
@@ -58,9 +54,9 @@ def test_the_timer_remediates_the_incident(
         drift_watch_schedule_delay=0,
     )
     assert scheduled.code == 0
-    told = len(remediations(host))
-    poll("a remediation is recorded", lambda: len(remediations(host)) > told, PATIENCE)
-    record = remediations(host)[-1]
+    told = len(remediations())
+    poll("a remediation is recorded", lambda: len(remediations()) > told, PATIENCE)
+    record = remediations()[-1]
     assert playbook("pristine.vllm.schedule", **pulling(tarball), drift_watch_schedule_state="absent").code == 0
     assert record["outcome"] == outcome, said(host)
     assert record["after"]["pristine"]

@@ -5,7 +5,8 @@
 
 The host of the `incident` scenario: a real systemd and a real vLLM. Both start from the same dirty, serving state, in
 turn. In place: stop, uv reinstalls every row of the lock from the local wheelhouse into the environment that served
-(no download, which the operator of the incident also waited for), start. Both end with a completion.
+(no download, which the operator of the incident also waited for), the keys that SM120 cannot take leave the model's
+configuration, start. Both end with a completion.
 """
 
 from __future__ import annotations
@@ -41,6 +42,16 @@ _IN_PLACE = (
     "/tmp/uv pip install --quiet --offline --no-index --no-cache --no-config --no-deps --reinstall --link-mode copy "
     "--python /opt/vllm/current/bin/python --find-links /opt/vllm/wheels --require-hashes -r /opt/vllm/lock.txt"
 )
+# As an editor would: with these keys the service dies while it loads.
+_ADAPT = """
+import json, sys
+for name, key in (("config.json", "kv_cache_scheme"), ("hf_quant_config.json", "kv_cache_quant_algo")):
+    path = f"{sys.argv[1]}/{name}"
+    with open(path) as stream:
+        read = json.load(stream, object_hook=lambda found: {k: v for k, v in found.items() if k != key})
+    with open(path, "w") as stream:
+        json.dump(read, stream)
+"""
 
 
 @dataclass
@@ -50,6 +61,7 @@ class Host:
     container: str
     url: str
     model: str
+    model_path: str
     unit: str
 
     def run(self, *words: str) -> str:
@@ -77,19 +89,18 @@ class Host:
 
     def wait_for_completion(self, patience: float = 600.0) -> None:
         """
-        :raises BenchError: none came.
+        :raises BenchError: none came, or the service ended.
         """
         until = time.monotonic() + patience
-        while time.monotonic() < until:
+        while time.monotonic() < until and self.run("systemctl", "show", "-P", "NRestarts", self.unit).strip() == "0":
             try:
                 self.complete()
             except OSError:
                 time.sleep(0.1)
             else:
                 return
-        raise BenchError(
-            f"{self.url} answers no completion: see `docker exec {self.container} journalctl -u {self.unit}`"
-        )
+        told = self.run("journalctl", "--no-pager", "-n", "40", "-o", "cat", "-u", self.unit)
+        raise BenchError(f"{self.url} answers no completion, and {self.unit} has said:\n{told}")
 
 
 @dataclass
@@ -163,6 +174,7 @@ def _made() -> Host:
         container=facts["ansible_host"],
         url=f"http://{facts['container_ip']}:{facts.get('vllm_port', 8000)}",
         model=facts["vllm_served_model_name"],
+        model_path=facts["vllm_model_path"],
         unit=facts.get("vllm_unit", "vllm-kimi-k25"),
     )
     host.run("python3", "-c", _UNPACK_UV)
@@ -180,6 +192,7 @@ def in_place(host: Host) -> tuple[float, float]:
     began = time.monotonic()
     host.run("systemctl", "stop", host.unit)
     host.run("sh", "-c", _IN_PLACE)
+    host.run("python3", "-c", _ADAPT, host.model_path)
     started = time.monotonic()
     host.run("systemctl", "start", host.unit)
     host.wait_for_completion()
