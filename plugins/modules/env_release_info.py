@@ -55,7 +55,7 @@ environment:
   type: dict
   contains:
     path:
-      description: The path as given.
+      description: The path as given, without a slash at its end.
       type: str
     real_path:
       description: The path with every link followed.
@@ -140,7 +140,8 @@ def main() -> None:
         links = {name: layout.link(name) for name in ("current", "previous")}
         live = os.path.join(layout.root, "current")
         if links["current"] is None and params["environment"]:
-            live = params["environment"]
+            # As all else names it: without a slash at its end.
+            live = os.path.normpath(params["environment"])
         module.exit_json(
             changed=False,
             environment=describe_environment(live),

@@ -91,6 +91,9 @@ class Back:
         order, before = self._order, self._journal.before
         running = self._stop() if order.restart else None
         problem = self._restore(adapted)
+        if problem is not None and str(problem) not in self._journal.cautions:
+            # Told whatever becomes of the start.
+            self._journal.cautions.append(str(problem))
         self._try(["daemon-reload"])
         if running is not None:
             # What hangs in the driver ends with a reboot, and what comes up then is what was.
@@ -125,10 +128,11 @@ class Back:
         """Put back files, links and caches; returns what could not be."""
         configs = {entry.path for entry in self._order.configs if adapted and os.path.lexists(entry.path)}
         saved = [snapshot.Saved(**entry) for entry in self._journal.saved]
+        problem: Optional[Exception] = None
         try:
             self._undo_adoption()
         except (ReleaseError, BusyError, OSError) as error:
-            return error
+            problem, saved = error, self._as_release(saved)
         with contextlib.ExitStack() as stack:
             # Waited for, but nobody who holds it for long is worth a service that stays down.
             with contextlib.suppress(BusyError, OSError):
@@ -137,10 +141,20 @@ class Back:
             try:
                 snapshot.restore(entry for entry in saved if entry.path not in configs)
             except OSError as error:
-                return error
+                problem = problem or error
             if adapted:
                 changes.adapt(self._order, self._journal)
-        return None
+        return problem
+
+    def _as_release(self, saved: list[snapshot.Saved]) -> list[snapshot.Saved]:
+        """What to put back where an adoption cannot be undone: the environment serves from its release, by the link."""
+        place = None
+        with contextlib.suppress(ReleaseError, OSError):
+            place = adopted_release(Layout(self._order.root), self._order.adopt)
+        if place is None:
+            return saved
+        current = snapshot.Saved(os.path.join(self._order.root, "current"), target=f"releases/{place.id}")
+        return [current if entry.path == current.path else entry for entry in saved]
 
     def _undo_adoption(self) -> None:
         """Put an environment of others back where it was; its links first lead to it again."""

@@ -137,6 +137,9 @@ def order_of(data: dict[str, Any]) -> Order:
     values["artifacts"] = Artifacts(**values.get("artifacts", {}))
     values["files"] = [File(**entry) for entry in values.get("files", [])]
     values["configs"] = [Config(**entry) for entry in values.get("configs", [])]
+    if values.get("adopt"):
+        # As its release.json says it: a slash at its end would make another path of it on the way back.
+        values["adopt"] = os.path.normpath(values["adopt"])
     order = Order(**values)
     _check(order)
     paths = [order.root, order.quarantine, *order.wipe]

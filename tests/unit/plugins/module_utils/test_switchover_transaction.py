@@ -8,7 +8,8 @@ import pathlib
 from collections.abc import Iterator
 
 import pytest
-from ansible_collections.pristine.vllm.plugins.module_utils.switchover import changes
+from ansible_collections.pristine.vllm.plugins.module_utils.release import Layout, ReleaseError
+from ansible_collections.pristine.vllm.plugins.module_utils.switchover import back, changes
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.journal import (
     BACK,
     DONE,
@@ -108,6 +109,41 @@ def test_an_adopted_environment_becomes_the_way_back(host: Host) -> None:
     assert host.switch(adopt=str(environment)).outcome == DONE
     assert os.readlink(host.root / "previous") == "releases/adopted-ml-env-1"
     assert os.readlink(environment) == str(host.root / "current")
+
+
+def test_an_adoption_is_undone_however_its_path_is_written(host: Host) -> None:
+    environment = adopted(host)
+    before = host.picture()
+    wrong = {"url": host.server.url, "model": "another", "timeout": 5.0}
+    journal = host.switch(adopt=f"{environment}/", serving=wrong)
+    assert journal.outcome == BACK, journal.failure
+    assert host.picture() == before
+    assert not environment.is_symlink()
+    assert_serves(host)
+
+
+def test_an_adoption_that_cannot_be_undone_keeps_nothing_else_from_it(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = adopted(host)
+    before = host.picture()
+
+    def refuses(_layout: Layout, path: str) -> bool:
+        raise ReleaseError(f"{path} is not put back")
+
+    monkeypatch.setattr(back, "undo_adoption", refuses)
+    wrong = {"url": host.server.url, "model": "another", "timeout": 5.0}
+    journal = host.switch(adopt=str(environment), serving=wrong)
+    assert journal.outcome == STUCK
+    assert f"{environment} is not put back" in str(journal.failure)
+    now = host.picture()
+    for path in (host.unit, host.config, host.cache / "kernel"):
+        assert now[str(path)] == before[str(path)]
+    assert not host.secrets.exists()
+    assert os.readlink(host.root / "current") == "releases/adopted-ml-env-1"
+    assert os.path.samefile(environment, host.root / "releases" / "adopted-ml-env-1")
+    assert journal.completion == " Paris"
+    assert_serves(host)
 
 
 @pytest.mark.parametrize("restart", [True, False])

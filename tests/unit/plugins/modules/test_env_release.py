@@ -129,6 +129,7 @@ def test_what_an_environment_has_is_read_from_names(host: Host) -> None:
 def test_an_adopted_environment_is_the_live_one_until_a_release_is(host: Host) -> None:
     adopted = fake_environment(host.base / "ml-env")
     assert host.info(environment=str(adopted))["environment"]["path"] == str(adopted)
+    assert host.info(environment=f"{adopted}//")["environment"]["path"] == str(adopted)
     fake_release(host.root, "v-1", "2026-11-01T00:00:00Z")
     host.run("current", release="v-1")
     assert host.info(environment=str(adopted))["environment"]["real_path"] == str(host.root / "releases/v-1")
