@@ -27,7 +27,8 @@ from ansible_collections.pristine.vllm.plugins.module_utils.vllm_api import RUNN
 _POLL = 0.2
 # A request is in neither count for a moment, between the server and its engine.
 _QUIET_LOOKS = 2
-# A busy event loop may miss one look at /metrics.
+# Of a server that has not told of any request, or where nobody listens any more. One with requests may be too busy with
+# them to answer, for as long as they take.
 _BLIND_LOOKS = 3
 # What SIGKILL needs to take effect: the driver frees some 97 GB on each GPU.
 _KILL_PATIENCE = 30.0
@@ -123,7 +124,7 @@ def apply(ask: StopAsk, found: StopPlan, run_command: Run = run) -> Stopped:
 
 
 def _drain(ask: StopAsk, found: StopPlan, result: Stopped) -> None:
-    """Wait until no request runs or waits, at most ``drain_timeout``; a server that does not tell is not waited for."""
+    """Wait until no request runs or waits, at most ``drain_timeout``; a server that never tells is not waited for."""
     begun = time.monotonic()
     if found.state.active_state != "active" or not ask.url:
         result.drained = found.state.stopped
@@ -131,33 +132,39 @@ def _drain(ask: StopAsk, found: StopPlan, result: Stopped) -> None:
         result.drain_problem = None if found.state.stopped else f"nothing to ask for its requests: {why}"
         return
     api = VllmApi(ask.url, timeout=5.0)
-    quiet = blind = 0
+    quiet = blind = last = 0
     while True:
-        _read_requests(api, result)
+        listens = _read_requests(api, result)
         quiet = quiet + 1 if result.requests_left == 0 else 0
         blind = blind + 1 if result.requests_left is None else 0
+        last = last if result.requests_left is None else result.requests_left
         spent = time.monotonic() - begun
-        if quiet >= _QUIET_LOOKS or blind >= _BLIND_LOOKS or spent >= ask.drain_timeout:
+        in_vain = blind >= _BLIND_LOOKS and not (last and listens)
+        if quiet >= _QUIET_LOOKS or in_vain or spent >= ask.drain_timeout:
             break
         time.sleep(min(_POLL, max(0.0, ask.drain_timeout - spent)))
     result.drained = result.requests_left == 0
     if result.requests_left:
         left = f"{result.requests_left} requests still ran or waited"
         result.drain_problem = f"{left} after {ask.drain_timeout:g} seconds"
+    elif last and result.requests_left is None:
+        result.drain_problem = f"{result.drain_problem}; {last} requests ran or waited when it last told"
     result.drain_seconds = round(time.monotonic() - begun, 3)
 
 
-def _read_requests(api: VllmApi, result: Stopped) -> None:
+def _read_requests(api: VllmApi, result: Stopped) -> bool:
+    """Ask once; False when nobody listens there."""
     result.requests_left = result.drain_problem = None
     try:
         counts = api.metrics((RUNNING, WAITING))
     except ApiError as error:
         result.drain_problem = str(error)
-        return
+        return not isinstance(error.__cause__, ConnectionRefusedError)
     if len(counts) < 2:
         result.drain_problem = f"{api.url}/metrics does not have both {RUNNING} and {WAITING}"
-        return
-    result.requests_left = int(sum(counts.values()))
+    else:
+        result.requests_left = int(sum(counts.values()))
+    return True
 
 
 def _stop(ask: StopAsk, found: StopPlan, result: Stopped, run_command: Run) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.drain import (
     plan,
 )
 from ansible_collections.pristine.vllm.plugins.module_utils.unit import UnitError
+from ansible_collections.pristine.vllm.plugins.module_utils.vllm_api import VllmApi
 from ansible_collections.pristine.vllm.tests.unit.plugins.service_support import (
     UNIT,
     FakeProc,
@@ -110,6 +111,34 @@ def test_a_server_that_does_not_tell_is_not_waited_for(systemd: FakeSystemd, pro
     result = stop(ask(proc, server.url, drain_timeout=60.0))
     assert result.drain_problem is not None
     assert "does not have both vllm:num_requests_running and vllm:num_requests_waiting" in result.drain_problem
+
+
+def test_a_server_too_busy_to_tell_is_waited_for(systemd: FakeSystemd, proc: FakeProc, server: FakeVllm) -> None:
+    server.in_flight = [(6, 0), *[(-1, -1)] * 5, (1, 0), (0, 0)]
+    result = stop(ask(proc, server.url, drain_timeout=60.0))
+    assert (result.drained, result.drain_problem) == (True, None)
+    systemd.set(ActiveState="active", SubState="running")
+    server.in_flight = [(6, 1), (-1, -1)]
+    result = stop(ask(proc, server.url, drain_timeout=1.5))
+    assert (result.drained, result.requests_left) == (False, None)
+    assert str(result.drain_problem).endswith("; 7 requests ran or waited when it last told")
+    assert result.drain_seconds >= 1.5
+
+
+def test_a_server_that_is_gone_is_not_waited_for(
+    systemd: FakeSystemd, proc: FakeProc, server: FakeVllm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Dying(VllmApi):
+        def metrics(self, names: Iterable[str]) -> dict[str, float]:
+            counts = super().metrics(names)
+            self._port = int(closed_port().rpartition(":")[2])
+            return counts
+
+    monkeypatch.setattr(drain, "VllmApi", Dying)
+    server.in_flight = [(6, 0)]
+    result = stop(ask(proc, server.url, drain_timeout=60.0))
+    assert result.drain_seconds < 30
+    assert "Connection refused" in str(result.drain_problem)
 
 
 def test_a_worker_that_outlives_its_parent_is_killed(systemd: FakeSystemd, proc: FakeProc) -> None:
