@@ -37,6 +37,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.process import NETWO
 from ansible_collections.pristine.vllm.plugins.module_utils.release import ReleaseError
 from ansible_collections.pristine.vllm.plugins.module_utils.release_wheels import extract_uv
 from ansible_collections.pristine.vllm.plugins.module_utils.wheel_name import canonical_version
+from ansible_collections.pristine.vllm.plugins.module_utils.wheel_target import Target, this_host
 from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse import plan
 from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse_fetch import (
     Source,
@@ -85,7 +86,7 @@ def make(request: Request) -> str:
     try:
         python = check_interpreter(request.source.python)
         with exclusive(scratch) as held:
-            rows = _Making(request, vllm, builder, scratch, held).rows()
+            rows = _Making(request, vllm, builder, scratch, held, this_host(python)).rows()
     except (InterpreterError, WheelhouseError, ReleaseError, CommandError) as error:
         # Those that fetch wheels speak of the folder that they fetch into, and ours will be gone.
         said = redact_urls(str(error)).replace(scratch, request.wheels)
@@ -101,12 +102,15 @@ def make(request: Request) -> str:
 class _Making:
     """One lock in the making, in its scratch directory."""
 
-    def __init__(self, request: Request, vllm: LockRow, builder: list[LockRow], scratch: str, held: int) -> None:
+    def __init__(
+        self, request: Request, vllm: LockRow, builder: list[LockRow], scratch: str, held: int, target: Target
+    ) -> None:
         self._request = request
         self._vllm = vllm
         self._builder = builder
         self._scratch = scratch
         self._held = held
+        self._target = target
         self._pip: list[str] = []
         self._deadline = time.monotonic() + request.source.timeout
 
@@ -157,7 +161,7 @@ class _Making:
     def _wheel(self, *rows: LockRow) -> str:
         """The path of the first row's wheel, with its very digest: the wheelhouse's where it has it, else fetched."""
         folder = self._request.wheels
-        present = plan(folder, rows).present if os.path.isdir(folder) else {}
+        present = plan(folder, rows, self._target).present if os.path.isdir(folder) else {}
         if rows[0].pin not in present:
             folder = os.path.join(self._scratch, "wheels")
             os.makedirs(folder, exist_ok=True)

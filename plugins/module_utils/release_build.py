@@ -49,6 +49,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.release_wheels impor
     find_wheels,
     need_of,
 )
+from ansible_collections.pristine.vllm.plugins.module_utils.wheel_target import this_host
 
 # What tells when and by which run a release was built, and not what it is.
 VOLATILE = ("created_at", "run_id", "python_version")
@@ -134,7 +135,7 @@ def _build(
     path = decision.place.path
     try:
         version = check_interpreter(request.python)
-        need = need_of(find_wheels(request.wheels, rows))
+        need = need_of(find_wheels(request.wheels, rows, this_host(version)))
     except InterpreterError as error:
         raise ReleaseError(f"release {request.release} cannot be built: {error}") from error
     if os.path.lexists(path):

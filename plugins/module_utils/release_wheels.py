@@ -21,6 +21,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.wheel_name import (
     canonical_version,
     parse_wheel_name,
 )
+from ansible_collections.pristine.vllm.plugins.module_utils.wheel_target import Target
 
 _FILL = "Fill it with the wheelhouse module and run again."
 
@@ -33,16 +34,21 @@ class Need:
     files: int
 
 
-def find_wheels(folder: str, rows: Sequence[LockRow]) -> list[str]:
-    """The path of a wheel for each row, by name and version; uv compares the digests when it installs.
+def find_wheels(folder: str, rows: Sequence[LockRow], target: Target) -> list[str]:
+    """The path of a wheel for each row, by name, version and tags; uv compares the digests when it installs.
+
+    :param target: this host with the Python that builds. What is there for another one is of no use.
 
     :raises ReleaseError: the folder cannot be read or lacks wheels, with all that it lacks.
     """
-    found = {(wheel.name, canonical_version(wheel.version)): wheel.filename for wheel in _list(folder)}
+    fitting = [wheel for wheel in _list(folder) if not target.misfit(wheel)]
+    found = {(wheel.name, canonical_version(wheel.version)): wheel.filename for wheel in fitting}
     lacking = [row.pin for row in rows if row.key not in found]
     if lacking:
         more = f" and {len(lacking) - 8} more" if len(lacking) > 8 else ""
-        raise ReleaseError(f"wheelhouse {folder} has no wheel for {', '.join(lacking[:8])}{more}. {_FILL}")
+        raise ReleaseError(
+            f"wheelhouse {folder} has no wheel for {', '.join(lacking[:8])}{more} that fits {target.words}. {_FILL}"
+        )
     return [os.path.join(folder, found[row.key]) for row in rows]
 
 

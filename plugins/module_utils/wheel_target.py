@@ -40,6 +40,11 @@ class Target:
         return ""
 
     @property
+    def words(self) -> str:
+        """For messages."""
+        return f"Python {'.'.join(map(str, self.python))} on {self.machine}" if self.python else self.machine
+
+    @property
     def platforms(self) -> list[str]:
         """The platform tags that a wheel for it may have, the closest first, as pip is to be told."""
         newest = self.glibc[1] if self.glibc and self.glibc[0] == 2 else 0
@@ -86,6 +91,11 @@ def this_glibc() -> Optional[Version]:
     except (ValueError, OSError):
         return None
     return parse_version(said.rpartition(" ")[2])
+
+
+def this_host(python_version: str) -> Target:
+    """This host, with a Python of this version; empty where that is not known."""
+    return Target(platform.machine(), parse_version(python_version), this_glibc())
 
 
 def target_of(described: dict[str, Any]) -> Target:

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The wheelhouse: a folder with the very wheel for each row of a lock, proven by digest at every call.
 
-A file counts when its sha256 is one that its row names, never because of its name or of a marker. Other files in the
-folder (the wheels of earlier releases) are left alone.
+A file counts when its tags are those of the host it is for and its sha256 is one that its row names, never because of
+its name alone or of a marker: a row may name the wheels of every Python. Other files in the folder (the wheels of
+earlier releases, and of other hosts) are left alone.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.lock import LockRow
 from ansible_collections.pristine.vllm.plugins.module_utils.process import readable_files
 from ansible_collections.pristine.vllm.plugins.module_utils.quarantine import Quarantine
 from ansible_collections.pristine.vllm.plugins.module_utils.wheel_name import canonical_version, parse_wheel_name
+from ansible_collections.pristine.vllm.plugins.module_utils.wheel_target import Target
 from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse_fetch import INCOMING, Source, fetch
 from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse_resume import (
     WheelhouseError,
@@ -71,18 +73,13 @@ class Outcome:
     rejected: list[dict[str, Optional[str]]] = field(default_factory=list)
 
 
-def plan(path: str, rows: Sequence[LockRow]) -> Plan:
+def plan(path: str, rows: Sequence[LockRow], target: Optional[Target] = None) -> Plan:
     """Compare the folder with the lock, reading every wheel that a row could mean.
 
+    :param target: the host that the wheels are for: one that does not fit it is none of its wheels. None: all fit.
     :raises WheelhouseError: the folder or one of these wheels cannot be read.
     """
-    by_key = {row.key: row for row in rows}
-    candidates: list[tuple[str, LockRow]] = []
-    for filename in _wheels(path):
-        name = parse_wheel_name(filename)
-        row = by_key.get((name.name, canonical_version(name.version))) if name else None
-        if row:
-            candidates.append((filename, row))
+    candidates = _candidates(path, rows, target)
     # sha256 of a large file runs outside the interpreter's lock.
     with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
         digests = list(pool.map(lambda candidate: _digest(os.path.join(path, candidate[0])), candidates))
@@ -97,19 +94,25 @@ def plan(path: str, rows: Sequence[LockRow]) -> Plan:
 
 
 def complete(
-    path: str, rows: Sequence[LockRow], source: Optional[Source], quarantine: Optional[str] = None, check: bool = False
+    path: str,
+    rows: Sequence[LockRow],
+    source: Optional[Source],
+    quarantine: Optional[str] = None,
+    check: bool = False,
+    target: Optional[Target] = None,
 ) -> Outcome:
     """Bring the folder to hold a right wheel for each row; safe to kill and to call again.
 
     :param source: None to fetch nothing, and only move aside what is wrong.
     :param quarantine: directory for wheels with a wrong digest; default `REJECTED` in the folder.
     :param check: decide only.
+    :param target: see `plan`.
     :raises WheelhouseError: a wheel could not be had; what was fetched before it is kept.
     :raises BusyError: another run is filling the folder.
     """
     there = os.path.lexists(path)
     if check or not (source or there):
-        return _outcome(plan(path, rows) if there else Plan({}, list(rows), []), source)
+        return _outcome(plan(path, rows, target) if there else Plan({}, list(rows), []), source)
     with readable_files():
         try:
             os.makedirs(path, exist_ok=True)
@@ -117,7 +120,7 @@ def complete(
             raise WheelhouseError(f"wheelhouse {path} cannot be made: {error.strerror}.") from error
         with exclusive(path) as held:
             sweep(path, INCOMING)
-            decided = plan(path, rows)
+            decided = plan(path, rows, target)
             sweep_partials(path, decided.missing)
             outcome = _outcome(decided, source)
             kept = Quarantine(quarantine or os.path.join(path, REJECTED))
@@ -125,7 +128,7 @@ def complete(
                 entry["kept"] = kept.keep(wrong.path, move=True).kept
             if decided.missing and source:
                 outcome.bytes = _fetch(path, decided.missing, source, kept, held)
-                outcome.files = _names(path, rows)
+                outcome.files = _names(path, rows, target)
     return outcome
 
 
@@ -140,15 +143,23 @@ def _fetch(path: str, missing: Sequence[LockRow], source: Source, kept: Quaranti
     return total + (fetch(path, rest, source, held) if rest else 0)
 
 
-def _names(path: str, rows: Sequence[LockRow]) -> dict[str, str]:
+def _names(path: str, rows: Sequence[LockRow], target: Optional[Target]) -> dict[str, str]:
     """The file name of each row's wheel, by pin, of a folder that was just completed: nothing is read again."""
-    by_key = {row.key: row.pin for row in rows}
     found: dict[str, str] = {}
+    for filename, row in _candidates(path, rows, target):
+        found.setdefault(row.pin, filename)
+    return found
+
+
+def _candidates(path: str, rows: Sequence[LockRow], target: Optional[Target]) -> list[tuple[str, LockRow]]:
+    """The wheels that a row could mean, by name, version and tags, each with its row."""
+    by_key = {row.key: row for row in rows}
+    found: list[tuple[str, LockRow]] = []
     for filename in _wheels(path):
         name = parse_wheel_name(filename)
-        pin = by_key.get((name.name, canonical_version(name.version))) if name else None
-        if pin:
-            found.setdefault(pin, filename)
+        row = by_key.get((name.name, canonical_version(name.version))) if name else None
+        if name and row and not (target and target.misfit(name)):
+            found.append((filename, row))
     return found
 
 

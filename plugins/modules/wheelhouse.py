@@ -12,12 +12,13 @@ short_description: Keep a folder with the pinned wheel for each row of a lock
 version_added: 0.1.0
 description:
   - Reads every wheel of the folder that a row of the lock could mean, and fetches those that are not there. A wheel
-    counts by its sha256 alone, at every run.
+    counts when its sha256 is one of its row and its tags are those of the host that it is for, at every run.
   - Fetches with the pip of a fresh temporary environment that the system's Python makes, by exact pin and digest,
     without dependencies and without a cache.
   - The wheel of O(wheel_url) is fetched without pip, so that what has arrived of it is not lost when the connection
     breaks or the run is killed. The next run fetches the rest.
-  - A wheel with a wrong digest is moved aside and fetched again. Wheels that the lock does not name are left alone.
+  - A wheel with a wrong digest is moved aside and fetched again. Wheels that the lock does not name are left alone, as
+    are those for another Python or machine, whose digests a row may have too.
   - May be killed at any moment. A wheel gets its name when it is complete, checked and on disk.
   - C(PIP_*) settings for indexes, certificates and time limits, pip's configuration files and proxies apply. No other
     variable for pip or Python does.
@@ -72,7 +73,7 @@ options:
     default: true
   target:
     description:
-      - The host that the wheels are for, where it is another one.
+      - The host that the wheels are for, where it is another one. By default this one, with the Python of O(python).
       - RV(pristine.vllm.nightly_index_info#module:target) is one.
     type: dict
     suboptions:
@@ -97,7 +98,8 @@ options:
     type: bool
     default: false
   python:
-    description: The system's interpreter. One that belongs to an environment is refused.
+    description:
+      - The system's interpreter, which the wheels are for. One that belongs to an environment is refused.
     type: path
     default: /usr/bin/python3
   quarantine:
@@ -184,6 +186,7 @@ from typing import Any, Optional
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import BusyError
 from ansible_collections.pristine.vllm.plugins.module_utils.index_http import secrets_of
+from ansible_collections.pristine.vllm.plugins.module_utils.interpreter import InterpreterError, check_interpreter
 from ansible_collections.pristine.vllm.plugins.module_utils.lock import (
     LockError,
     LockRow,
@@ -191,7 +194,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.lock import (
     parse_lock,
     read_lock,
 )
-from ansible_collections.pristine.vllm.plugins.module_utils.wheel_target import target_of
+from ansible_collections.pristine.vllm.plugins.module_utils.wheel_target import Target, target_of, this_host
 from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse import Outcome, complete
 from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse_fetch import Source
 from ansible_collections.pristine.vllm.plugins.module_utils.wheelhouse_resume import Direct, WheelhouseError
@@ -216,6 +219,17 @@ def _source(params: dict[str, Any]) -> Optional[Source]:
         target=target_of(params["target"]) if params["target"] else None,
         direct=Direct(url, index) if url else None,
     )
+
+
+def _target(params: dict[str, Any]) -> Target:
+    """The host that the wheels are for."""
+    if params["target"]:
+        return target_of(params["target"])
+    try:
+        return this_host(check_interpreter(params["python"]))
+    except InterpreterError:
+        # Who needs it says what is wrong with it.
+        return this_host("")
 
 
 def _unwritten(module: AnsibleModule) -> bool:
@@ -267,7 +281,8 @@ def main() -> None:
     module.no_log_values.update(secrets_of(addresses))
     try:
         rows = _rows(module)
-        outcome = complete(params["path"], rows, _source(params), params["quarantine"], module.check_mode)
+        quarantine, target = params["quarantine"], _target(params)
+        outcome = complete(params["path"], rows, _source(params), quarantine, module.check_mode, target)
     except (LockError, WheelhouseError, BusyError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:

@@ -204,7 +204,7 @@ def wrong_tag(yard: Yard) -> dict[str, Any]:
     [
         (poison, r"uv pip install ended with \d+: (?s:.*)[Hh]ash mismatch for `vllm==0.16.0\+g1"),
         (truncate, r"wheel .*vllm-0.16.0\+g1-py3-none-any.whl cannot be read: File is not a zip file. Fill it with"),
-        (lack, r"wheelhouse .*/wheels has no wheel for torch==2.9.1. Fill it with the wheelhouse module"),
+        (lack, r"wheelhouse .*/wheels has no wheel for torch==2.9.1 that fits Python 3\.\d+ on .*\. Fill it with"),
         (other_uv, r"does not hold uv==0.13.9 with the pinned digest for .*; it holds uv-0.13.9-"),
         (no_uv, r"does not hold exactly one uv for .*; it holds none"),
         (two_uvs, r"does not hold exactly one uv"),
@@ -213,7 +213,7 @@ def wrong_tag(yard: Yard) -> dict[str, Any]:
         (crashes, r"import vllm ended by SIGABRT: (?s:.*)Current thread"),
         (hangs, r"import vllm failed: .*/bin/python had not ended after 1 s and was killed. loading"),
         (wrong_python, r"python .*/python belongs to the environment .*, which may have been edited"),
-        (wrong_tag, r"uv pip install ended with \d+: (?s:.*)vllm"),
+        (wrong_tag, r"wheelhouse .*/wheels has no wheel for vllm==0.16.0\+g1 that fits Python 3\.\d+ on "),
         (lambda _yard: {"spare": 10**18}, r"the disk of .*/releases is too small: building the release takes \d+"),
         (lambda _yard: {"release": "../x"}, r"release '../x' is no id"),
     ],

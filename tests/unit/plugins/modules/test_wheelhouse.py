@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import pathlib
+import platform
 import shutil
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -337,6 +339,37 @@ def test_wheels_for_another_host(house: House) -> None:
     assert not ran.failed, ran["msg"]
     assert house.names() == sorted([right.name, stable.name, house.tiny.name])
     assert house.run(lock_text=text, index_url=index, target=target)["changed"] is False
+
+
+def test_a_wheel_for_another_python_is_none_of_the_lock(house: House) -> None:
+    now = f"cp3{sys.version_info.minor}"
+    tags = {"now": f"{now}-{now}-linux_{platform.machine()}", "before": f"cp38-cp38-linux_{platform.machine()}"}
+    made = {
+        name: make_wheel(house.vllm.parent, "native", "1", {"native.py": f"tag = {tag!r}"}, tag=tag)
+        for name, tag in tags.items()
+    }
+    # As with --generate-hashes: the digests of all wheels of the version.
+    text = f"native==1 --hash=sha256:{sha256(made['now'])} --hash=sha256:{sha256(made['before'])}\n"
+    index = house.server.serve_simple(house.vllm.parent)
+    house.path.mkdir()
+    before = house.path / made["before"].name
+    shutil.copy(made["before"], before)
+    look = house.run(lock_text=text, fetch=False)
+    assert (look["missing"], look["files"], look["rejected"]) == (["native==1"], {}, [])
+    for check in (True, False):
+        ran = house.run(check=check, lock_text=text, index_url=index)
+        assert not ran.failed, ran["msg"]
+        assert (ran["downloaded"], ran["rejected"]) == (["native==1"], [])
+    assert ran["files"] == {"native==1": made["now"].name}
+    assert house.names() == sorted([made["now"].name, before.name])
+    assert house.run(lock_text=text, index_url=index)["changed"] is False
+    # The site's folder, for a host that still has the other Python; a digest of nobody's is not looked at for this one.
+    older = {"machine": platform.machine(), "python_version": "3.8", "glibc": "2.36"}
+    assert house.run(lock_text=text, fetch=False, target=older)["files"] == {"native==1": before.name}
+    before.write_bytes(b"of a lock that this host does not have")
+    ran = house.run(lock_text=text, index_url=index)
+    assert (ran["changed"], ran["rejected"]) == (False, [])
+    assert before.exists()
 
 
 def test_no_room_for_pip_itself(house: House, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
