@@ -114,8 +114,15 @@ options:
         description: Whether it ended well.
         type: bool
         required: true
+      begun:
+        description:
+          - Whether it is only about to be handed over to the host. Until the same O(remediation.run_id) tells how it
+            ended it counts as failed, but no metric tells of it.
+          - A later run that has the host to itself, or four hours, make it one that failed.
+        type: bool
+        default: false
       time:
-        description: When it ended, in seconds since the epoch. By default O(now).
+        description: When it ended, or began, in seconds since the epoch. By default O(now).
         type: float
       downtime_seconds:
         description: How long the service was away.
@@ -125,6 +132,12 @@ options:
         description: The run record that tells about it.
         type: str
         default: ""
+  run_id:
+    description:
+      - The run that has the host to itself, as M(pristine.vllm.run_lock) sees to it. With O(scan) or O(errors), what
+        another run has begun and never ended has failed then.
+    type: str
+    default: ""
   textfile:
     description: The file for the metrics, in the folder that node exporter reads. It must end in C(.prom).
     type: path
@@ -221,7 +234,8 @@ hold:
   type: str
 last_remediation:
   description: >-
-    The last one, with C(time), C(action), C(succeeded), C(downtime_seconds) and C(run_id). V(none) without any.
+    The last one, with C(time), C(action), C(succeeded), C(downtime_seconds), C(run_id) and C(begun). V(none) without
+    any.
   returned: success
   type: dict
 """

@@ -45,8 +45,10 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
             "time": {"type": "float"},
             "downtime_seconds": {"type": "float", "default": 0},
             "run_id": {"type": "str", "default": ""},
+            "begun": {"type": "bool", "default": False},
         },
     },
+    "run_id": {"type": "str", "default": ""},
     "textfile": {"type": "path"},
     "interval": {"type": "int", "default": 3600},
     "retention_days": {"type": "int", "default": 90},
@@ -76,6 +78,7 @@ def ask_of(params: Mapping[str, Any], now: float) -> Ask:
         hold_file=params["hold_file"] or "",
         textfile=textfile,
         remediation=_remediation(params["remediation"], now),
+        run_id=params["run_id"],
     )
 
 
@@ -97,5 +100,7 @@ def _number(scan: Mapping[str, Any], name: str) -> float:
 def _remediation(done: Optional[Mapping[str, Any]], now: float) -> Optional[Remediation]:
     if done is None:
         return None
-    ended = now if done["time"] is None else done["time"]
-    return Remediation(ended, done["action"], done["succeeded"], done["downtime_seconds"], done["run_id"])
+    if done["begun"] and (done["succeeded"] or not done["run_id"]):
+        raise ValueError("remediation has only begun: give its run_id, by which its end is known, and succeeded false")
+    when = now if done["time"] is None else done["time"]
+    return Remediation(when, done["action"], done["succeeded"], done["downtime_seconds"], done["run_id"], done["begun"])

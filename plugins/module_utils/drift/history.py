@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
@@ -16,6 +16,8 @@ from ansible_collections.pristine.vllm.plugins.module_utils.drift.state import K
 
 # However often a timer fires: months of hourly runs.
 _MOST_TICKS = 2000
+# Longer than any remediation: what takes longer, the unit of a scheduled scan ends by default.
+_UNDER_WAY = 4 * 60 * 60
 
 
 @dataclass(frozen=True)
@@ -80,15 +82,35 @@ def see(state: State, look: Look, now: float, hold: Optional[str]) -> State:
 
 
 def note(state: State, done: Remediation) -> State:
-    """The state with a remediation added; with the same one again it stays as it is."""
-    if any((one.time, one.action) == (done.time, done.action) for one in state.remediations):
+    """The state with a remediation added; with the same one again it stays as it is.
+
+    One that has ended takes the place of what its run had begun. Only then is it counted.
+    """
+    if done.begun:
+        known = any(one.run_id == done.run_id for one in state.remediations)
+        return state if known else _with(state, (*state.remediations, done))
+    if any((one.time, one.action, one.begun) == (done.time, done.action, False) for one in state.remediations):
         return state
+    others = (one for one in state.remediations if not (one.begun and one.run_id == done.run_id))
     name = f"{done.action} {'succeeded' if done.succeeded else 'failed'}"
-    return dataclasses.replace(
-        state,
-        remediations=tuple(sorted((*state.remediations, done), key=lambda one: one.time)),
-        totals={**state.totals, name: state.totals.get(name, 0) + 1},
-    )
+    counted = dataclasses.replace(state, totals={**state.totals, name: state.totals.get(name, 0) + 1})
+    return _with(counted, (*others, done))
+
+
+def give_up(state: State, now: float, holder: str) -> State:
+    """The state in which what was begun, and of whose end nobody will tell any more, has failed.
+
+    :param holder: the run that has the host to itself, so that no other one is under way. Empty when nobody knows; then
+        one counts as under way for as long as any could be.
+    """
+    for one in state.remediations:
+        if one.begun and one.run_id != holder and (holder or one.time + _UNDER_WAY <= now):
+            state = note(state, dataclasses.replace(one, begun=False))
+    return state
+
+
+def _with(state: State, remediations: Iterable[Remediation]) -> State:
+    return dataclasses.replace(state, remediations=tuple(sorted(remediations, key=lambda one: one.time)))
 
 
 def conclude(state: State, decision: Decision, now: float, retention: float) -> State:

@@ -115,7 +115,8 @@ def _remediations(state: State) -> Iterable[Metric]:
     when = Metric("remediation_last_timestamp_seconds", "When the last remediation ended.")
     success = Metric("remediation_last_success", "Whether the last remediation succeeded.")
     downtime = Metric("remediation_last_downtime_seconds", "How long the service was away for the last remediation.")
-    for last in state.remediations[-1:]:
+    # One that is under way has come to nothing yet.
+    for last in [one for one in state.remediations if not one.begun][-1:]:
         when.add(last.time, action=last.action)
         success.add(int(last.succeeded), action=last.action)
         downtime.add(last.downtime_seconds, action=last.action)

@@ -21,13 +21,18 @@ DAY = 24 * 60 * 60
 
 @dataclass(frozen=True)
 class Remediation:
-    """One that was tried: when it ended, how (``restore`` or ``reinstall``), and what it came to."""
+    """One that was tried: when it ended, how (``restore`` or ``reinstall``), and what it came to.
+
+    One that is only ``begun`` has the time at which it was handed over to the host, and has not succeeded: its play may
+    be gone before its end, and then nobody tells of that.
+    """
 
     time: float
     action: str
     succeeded: bool
     downtime_seconds: float = 0.0
     run_id: str = ""
+    begun: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,9 @@ def _obstacle(rules: Rules, now: float, past: Sequence[Remediation]) -> Optional
     free = now
     last = max(past, key=lambda one: one.time, default=None)
     if last is not None and not last.succeeded and last.time + rules.cool_down > now:
-        whys.append("the last one failed and the host cools down")
+        # Of one whose play is gone, nobody may ever tell more.
+        how = "was begun and nobody told how it ended" if last.begun else "failed and the host cools down"
+        whys.append(f"the last one {how}")
         free = last.time + rules.cool_down
     # Any 24 hours and not the calendar's day, in which two could follow each other around midnight.
     recent = sorted(one.time for one in past if one.time > now - DAY)

@@ -174,10 +174,11 @@ def _scan(raw: dict[str, Any]) -> Scan:
 
 
 def _remediation(raw: dict[str, Any]) -> Remediation:
-    if raw["action"] not in POLICIES or not isinstance(raw["succeeded"], bool):
+    flags = raw["succeeded"], raw["begun"]
+    if raw["action"] not in POLICIES or not all(isinstance(one, bool) for one in flags) or all(flags):
         raise ValueError(f"a remediation is {raw!r}")
     times = _number(raw["time"]), _number(raw["downtime_seconds"])
-    return Remediation(times[0], raw["action"], raw["succeeded"], times[1], _text(raw["run_id"]))
+    return Remediation(times[0], raw["action"], flags[0], times[1], _text(raw["run_id"]), flags[1])
 
 
 def _number(value: Any) -> float:

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.drift.findings import Finding, in_order
-from ansible_collections.pristine.vllm.plugins.module_utils.drift.history import Look, conclude, not_later, note, see
+from ansible_collections.pristine.vllm.plugins.module_utils.drift.history import (
+    Look,
+    conclude,
+    give_up,
+    not_later,
+    note,
+    see,
+)
 from ansible_collections.pristine.vllm.plugins.module_utils.drift.metrics import render_metrics
 from ansible_collections.pristine.vllm.plugins.module_utils.drift.policy import (
     Decision,
@@ -39,7 +46,10 @@ _REASON_BYTES = 400
 
 @dataclass(frozen=True)
 class Ask:
-    """What a run is given. ``textfile`` is empty where no metrics are wanted, ``hold_file`` where none counts."""
+    """What a run is given. ``textfile`` is empty where no metrics are wanted, ``hold_file`` where none counts.
+
+    ``run_id`` is that of a run which has the host to itself, empty where nobody sees to that.
+    """
 
     path: str
     environment: str
@@ -50,6 +60,12 @@ class Ask:
     hold_file: str = ""
     textfile: str = ""
     remediation: Optional[Remediation] = None
+    run_id: str = ""
+
+    @property
+    def ended(self) -> Optional[Remediation]:
+        """The remediation that this run has tried, once it knows what came of it."""
+        return None if self.remediation is None or self.remediation.begun else self.remediation
 
 
 @dataclass(frozen=True)
@@ -111,15 +127,19 @@ def plan(ask: Ask, now: float) -> Plan:
     hold = read_hold(ask.hold_file)
     state = see(not_later(loaded, now), ask.look, now, hold)
     findings = [one.finding for one in state.current]
-    if ask.remediation is not None:
+    if ask.ended is not None:
         left = decide(findings, ask.rules, now, errors=ask.look.errors).wanted in ("restore", "reinstall")
         # One that ended well and left what it should have mended counts as failed, or it would be tried for ever.
-        state = note(state, dataclasses.replace(ask.remediation, succeeded=ask.remediation.succeeded and not left))
+        state = note(state, dataclasses.replace(ask.ended, succeeded=ask.ended.succeeded and not left))
+    elif ask.remediation is not None:
+        state = note(state, ask.remediation)
+    if ask.look.attempted:
+        state = give_up(state, now, ask.run_id)
     decision = decide(findings, ask.rules, now, state.remediations, hold, ask.look.errors, damage is None)
-    if ask.remediation is not None:
-        decision = after_remediation(decision, ask.remediation)
-    # A history that only begins has no run to remember, and begins once.
-    if ask.look.attempted or ask.look.kinds or ask.remediation is not None:
+    if ask.ended is not None:
+        decision = after_remediation(decision, ask.ended)
+    # What only begins, a history or a remediation, is no run to remember, and begins once.
+    if ask.look.attempted or ask.look.kinds or ask.ended is not None:
         state = conclude(state, decision, now, ask.retention)
     return Plan(
         now=now,

@@ -10,11 +10,13 @@ import pathlib
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.pristine.vllm.tests.unit.roles import test_drift_watch
 from ansible_collections.pristine.vllm.tests.unit.roles.test_drift_watch import Watched, watched
 
 __all__ = ["watched"]
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 PLAY = """
 - name: Watch
   ansible.builtin.import_playbook: pristine.vllm.drift
@@ -24,6 +26,18 @@ PLAY = """
 def tick(host: Watched, **more: Any) -> tuple[int, str]:
     records = str(host.folder / "controller")
     return host.run(drift_hosts="all", ansible_connection="local", run_record_controller_path=records, **more)
+
+
+def test_a_remediation_is_in_the_history_before_the_host_has_it() -> None:
+    """And after the policy was asked once more: what is begun would count against itself."""
+    tasks = yaml.safe_load((ROOT / "playbooks/phases/drain.yml").read_text())
+    asked = [json.dumps(task) for task in tasks]
+    places = [
+        next(n for n, task in enumerate(asked) if what in task)
+        for what in ("still_due.yml", "begun.yml", "hand_over.yml")
+    ]
+    assert places == sorted(places)
+    assert tasks[places[1]]["when"] == "drift_action is defined"
 
 
 def records(host: Watched) -> list[dict[str, Any]]:

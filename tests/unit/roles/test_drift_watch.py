@@ -110,6 +110,27 @@ def test_from_pristine_to_held(watched: Watched) -> None:
     assert f"pristine_vllm_drifted_files{{{labels}}} 1" in watched.metrics()
 
 
+def test_a_remediation_is_known_before_it_is_handed_over(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = """
+    - name: Note that it begins
+      ansible.builtin.include_role:
+        name: pristine.vllm.drift_watch
+        tasks_from: begun.yml
+"""
+    (watched.environment / "lib/python3.11/site-packages/demo.py").write_text("import pdb\n")
+    monkeypatch.setattr(sys.modules[__name__], "PLAY", PLAY + begun)
+    more: dict[str, Any] = {"drift_watch_policy": {"code": "restore"}, "drift_watch_fail_on": []}
+    status, said = watched.run(run_record_id="first", **more)
+    assert status == 0, said
+    (noted,) = json.loads((watched.folder / "history/state.json").read_text())["remediations"]
+    assert (noted["action"], noted["run_id"], noted["begun"]) == ("restore", "first", True)
+    # Its play is gone, and the next run has the host.
+    monkeypatch.undo()
+    status, said = watched.run(run_record_id="second", **more)
+    assert "restore for code is due, but the last one failed and the host cools down" in said
+    assert 'action="restore"} 0' in watched.metrics()
+
+
 def test_an_environment_that_is_not_there_is_a_scan_that_failed(watched: Watched) -> None:
     status, said = watched.run(drift_watch_environment=str(watched.folder / "none"))
     assert status == 2

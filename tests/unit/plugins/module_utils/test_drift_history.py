@@ -29,7 +29,7 @@ from ansible_collections.pristine.vllm.plugins.module_utils.drift.state import (
     render_state,
     save_state,
 )
-from ansible_collections.pristine.vllm.plugins.module_utils.drift.tick import Ask, apply, locked, plan, read_hold
+from ansible_collections.pristine.vllm.plugins.module_utils.drift.tick import Ask, Plan, apply, locked, plan, read_hold
 from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import BusyError, exclusive
 from hypothesis import given
 from hypothesis import strategies as st
@@ -205,9 +205,30 @@ def test_a_damaged_file_begins_anew_and_is_kept(tmp_path: pathlib.Path, content:
 @pytest.mark.parametrize(
     "edit",
     [
-        {"remediations": [{"time": NOW, "action": "pray", "succeeded": True, "downtime_seconds": 0, "run_id": ""}]},
-        {"remediations": [{"time": NOW, "action": "restore", "succeeded": 0, "downtime_seconds": 0, "run_id": ""}]},
-        {"remediations": [{"time": True, "action": "restore", "succeeded": True, "downtime_seconds": 0, "run_id": ""}]},
+        {
+            "remediations": [
+                {"time": NOW, "action": "pray", "succeeded": True, "downtime_seconds": 0, "run_id": "", "begun": False}
+            ]
+        },
+        {
+            "remediations": [
+                {"time": NOW, "action": "restore", "succeeded": 0, "downtime_seconds": 0, "run_id": "", "begun": False}
+            ]
+        },
+        {
+            "remediations": [
+                {
+                    "time": True,
+                    "action": "restore",
+                    "succeeded": True,
+                    "downtime_seconds": 0,
+                    "run_id": "",
+                    "begun": False,
+                }
+            ]
+        },
+        {"remediations": [{**dataclasses.asdict(Remediation(NOW, "restore", False)), "begun": None}]},
+        {"remediations": [dataclasses.asdict(Remediation(NOW, "restore", True, begun=True))]},
         {"remediations": None},
         {"known": [{"finding": {}, "first_seen": 0, "last_seen": 0, "gone": None}]},
         {"began": 1e300},
@@ -278,6 +299,72 @@ def test_an_edit_while_it_is_restored_counts_as_failed(tmp_path: pathlib.Path) -
         assert plan(wanted, now) == dataclasses.replace(planned, state_differs=False)
     assert planned.state.remediations == (dataclasses.replace(tried, succeeded=False),)
     assert "the last one failed and the host cools down" in planned.decision.reason
+
+
+BEGUN = Remediation(NOW, "restore", False, 0.0, "run", begun=True)
+
+
+def plan_of(path: pathlib.Path, now: float, *findings: Finding, **more: Any) -> Plan:
+    """A scan at that time, written down."""
+    rules = Rules({"code": "restore"}, max_per_day=9, cool_down=6 * 3600)
+    wanted = ask(path, looked(*findings, now=now), rules=rules, textfile=str(path.parent / "x.prom"), **more)
+    planned = plan(wanted, now)
+    apply(wanted, planned)
+    return planned
+
+
+def hand_over(path: pathlib.Path) -> Plan:
+    wanted = ask(path, Look(), remediation=BEGUN, textfile=str(path.parent / "x.prom"))
+    planned = plan(wanted, NOW)
+    apply(wanted, planned)
+    assert not plan(wanted, NOW + 1).state_differs
+    return planned
+
+
+def test_a_remediation_whose_play_is_lost_counts_as_failed(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "state.json"
+    assert plan_of(path, NOW - 60, CODE, run_id="run").decision.verdict == "due"
+    planned = hand_over(path)
+    assert (planned.state.remediations, planned.state.totals) == ((BEGUN,), {})
+    assert len(planned.state.ticks) == 1
+    assert "remediation_last" not in planned.metrics_after, "nobody knows yet"
+    # Somebody who looks without the lock cannot tell whether it is under way; it is not tried again for all that.
+    planned = plan_of(path, NOW + 3600, CODE)
+    assert planned.state.remediations == (BEGUN,)
+    assert (planned.decision.verdict, planned.decision.next_possible) == ("reported", NOW + 6 * 3600)
+    assert "the last one was begun and nobody told how it ended" in planned.decision.reason
+    assert "remediation_last" not in planned.metrics_after
+    # The next run that has the host to itself.
+    planned = plan_of(path, NOW + 7200, CODE, run_id="next")
+    assert planned.state.remediations == (dataclasses.replace(BEGUN, begun=False),)
+    assert planned.state.totals == {"restore failed": 1}
+    assert "the last one failed and the host cools down" in planned.decision.reason
+    assert 'pristine_vllm_remediation_last_success{environment="/opt/vllm/current",action="restore"} 0\n' in (
+        planned.metrics_after
+    )
+
+
+def test_nothing_is_under_way_for_ever(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "state.json"
+    hand_over(path)
+    assert plan_of(path, NOW + 4 * 3600 - 1, CODE).state.remediations[0].begun
+    assert not plan_of(path, NOW + 4 * 3600, CODE).state.remediations[0].begun
+
+
+def test_the_end_takes_the_place_of_the_beginning(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "state.json"
+    hand_over(path)
+    # Begun and ended within one tick of a coarse clock, too.
+    for ended in (NOW, NOW + 60):
+        done = Remediation(ended, "restore", True, 9.5, "run")
+        planned = plan(ask(path, looked(now=ended), remediation=done, run_id="run"), ended)
+        assert planned.decision.verdict == "remediated"
+        assert planned.state.remediations == (done,)
+        assert planned.state.totals == {"restore succeeded": 1}
+    # Of another run it is not the end.
+    other = dataclasses.replace(done, run_id="other")
+    planned = plan(ask(path, looked(now=NOW + 60), remediation=other, run_id="other"), NOW + 60)
+    assert planned.state.remediations == (dataclasses.replace(BEGUN, begun=False), other)
 
 
 def test_a_remediation_that_helped(tmp_path: pathlib.Path) -> None:

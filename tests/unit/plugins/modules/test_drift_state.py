@@ -106,7 +106,7 @@ def test_a_remediation(capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path
     tried = {"action": "restore", "succeeded": True, "downtime_seconds": 541.5, "run_id": "20261130T030000Z"}
     ran = run(capfd, tmp_path, findings=[], remediation=tried, policy={"code": "restore"})
     assert ran["decision"]["verdict"] == "remediated"
-    assert ran["last_remediation"] == {**tried, "time": NOW}
+    assert ran["last_remediation"] == {**tried, "time": NOW, "begun": False}
     ran = run(capfd, tmp_path, now=NOW + 60, policy={"code": "restore"})
     assert "1 of 1 remediations in 24 hours are used up" in ran["decision"]["reason"]
     assert ran["decision"]["next_possible"] == NOW + 86400
@@ -116,6 +116,20 @@ def test_a_remediation(capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path
     )
     assert failed["decision"]["verdict"] == "remediation_failed"
     assert [one["path"] for one in failed["findings"]] == ["vllm/a.py"]
+
+
+def test_a_remediation_that_begins(capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
+    begins = {"action": "restore", "succeeded": False, "begun": True, "run_id": "20261130T030000Z"}
+    policy = {"code": "restore"}
+    assert run(capfd, tmp_path, policy=policy, run_id=begins["run_id"])["decision"]["verdict"] == "due"
+    ran = run(capfd, tmp_path, findings=[], kinds=[], scan=None, remediation=begins)
+    assert ran["last_remediation"] == {**begins, "time": NOW, "downtime_seconds": 0.0}
+    assert [one["path"] for one in ran["findings"]] == ["vllm/a.py"]
+    # Whether it is asked by its own run or by the next one.
+    for run_id in (begins["run_id"], "20261130T040000Z"):
+        ran = run(capfd, tmp_path, now=NOW + 60, policy=policy, run_id=run_id, max_per_day=9)
+        assert ran["decision"]["verdict"] == "reported"
+        assert ran["last_remediation"]["begun"] == (run_id == begins["run_id"])
 
 
 def test_a_history_begins_before_the_first_scan(capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
@@ -152,6 +166,7 @@ def test_a_damaged_history_is_told(capfd: pytest.CaptureFixture[str], tmp_path: 
         ({"windows": [{"from": "1320", "to": "04:00"}]}, "in quotes"),
         ({"textfile": "/tmp/x.txt"}, "does not end in .prom"),
         ({"findings": [{"kind": "code"}]}, "no path or no status"),
+        ({"remediation": {"action": "restore", "succeeded": False, "begun": True}}, "give its run_id"),
         ({"scan": {"seconds": "long"}}, "scan has seconds 'long'"),
         ({"textfile": "/nonexistent/x.prom"}, "--collector.textfile.directory"),
     ],
