@@ -128,9 +128,11 @@ def plan(ask: Ask, now: float) -> Plan:
     state = see(not_later(loaded, now), ask.look, now, hold)
     findings = [one.finding for one in state.current]
     if ask.ended is not None:
-        left = decide(findings, ask.rules, now, errors=ask.look.errors).wanted in ("restore", "reinstall")
-        # One that ended well and left what it should have mended counts as failed, or it would be tried for ever.
-        state = note(state, dataclasses.replace(ask.ended, succeeded=ask.ended.succeeded and not left))
+        left = decide(findings, ask.rules, now).wanted in ("restore", "reinstall")
+        # One that ended well and left what it should have mended counts as failed, or it would be tried for ever. What
+        # could not be looked at may be such a thing.
+        helped = ask.ended.succeeded and not left and not ask.look.errors
+        state = note(state, dataclasses.replace(ask.ended, succeeded=helped))
     elif ask.remediation is not None:
         state = note(state, ask.remediation)
     if ask.look.attempted:

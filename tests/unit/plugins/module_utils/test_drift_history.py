@@ -367,6 +367,20 @@ def test_the_end_takes_the_place_of_the_beginning(tmp_path: pathlib.Path) -> Non
     assert planned.state.remediations == (dataclasses.replace(BEGUN, begun=False), other)
 
 
+def test_a_remediation_after_which_nobody_could_look_did_not_help(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "state.json"
+    plan_of(path, NOW, CODE)
+    tried = Remediation(NOW + 60, "restore", True, 9.5, "run")
+    wanted = ask(path, looked(now=NOW + 60, errors=["/opt/vllm cannot be read"]), remediation=tried)
+    planned = plan(wanted, NOW + 60)
+    assert planned.decision.verdict == "scan_failed"
+    assert planned.state.remediations == (dataclasses.replace(tried, succeeded=False),)
+    assert planned.state.totals == {"restore failed": 1}
+    apply(wanted, planned)
+    later = plan_of(path, NOW + 3600, CODE)
+    assert (later.decision.verdict, later.decision.next_possible) == ("reported", NOW + 60 + 6 * 3600)
+
+
 def test_a_remediation_that_helped(tmp_path: pathlib.Path) -> None:
     tried = Remediation(NOW, "reinstall", True)
     planned = plan(ask(tmp_path / "state.json", looked(JUNK), remediation=tried), NOW)
