@@ -142,9 +142,11 @@ options:
     description: The file for the metrics, in the folder that node exporter reads. It must end in C(.prom).
     type: path
   interval:
-    description: How many seconds there are between two scheduled scans, for the alert on a missed one.
+    description:
+      - How many seconds there are between two scheduled scans, for the alerts on missed ones. It is remembered.
+      - Left out, what is remembered counts, so that a scan by hand changes nothing about it. Where nothing is, no metric
+        tells of it. V(0) forgets it, as no scan is scheduled any more.
     type: int
-    default: 3600
   retention_days:
     description: How long runs, remediations and findings that are gone are remembered.
     type: int

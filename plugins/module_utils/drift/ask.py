@@ -50,7 +50,7 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     },
     "run_id": {"type": "str", "default": ""},
     "textfile": {"type": "path"},
-    "interval": {"type": "int", "default": 3600},
+    "interval": {"type": "int"},
     "retention_days": {"type": "int", "default": 90},
     "now": {"type": "float"},
 }
@@ -73,13 +73,19 @@ def ask_of(params: Mapping[str, Any], now: float) -> Ask:
         environment=params["environment"],
         look=Look([from_dict(one) for one in params["findings"]], kinds, _scan(scan, now), params["errors"]),
         rules=Rules(params["policy"], parse_windows(params["windows"]), params["max_per_day"], params["cool_down"]),
-        interval=params["interval"],
+        interval=_interval(params["interval"]),
         retention=params["retention_days"] * DAY,
         hold_file=params["hold_file"] or "",
         textfile=textfile,
         remediation=_remediation(params["remediation"], now),
         run_id=params["run_id"],
     )
+
+
+def _interval(seconds: Optional[int]) -> Optional[float]:
+    if seconds is not None and seconds < 0:
+        raise ValueError(f"interval is {seconds}: give the seconds between two scheduled scans, or 0 where none is")
+    return None if seconds is None else float(seconds)
 
 
 def _scan(scan: Optional[Mapping[str, Any]], now: float) -> Optional[Scan]:

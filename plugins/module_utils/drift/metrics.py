@@ -35,12 +35,9 @@ class Metric:
         self.samples.append((labels, value))
 
 
-def render_metrics(state: State, interval: float) -> str:
-    """The file's content.
-
-    :param interval: seconds from one scan to the next as they are scheduled, for the alert on a missed one.
-    """
-    metrics = [*_drift(state), *_scans(state, interval), *_remediations(state), *_hold(state)]
+def render_metrics(state: State) -> str:
+    """The file's content."""
+    metrics = [*_drift(state), *_scans(state), *_remediations(state), *_hold(state)]
     return "".join(_exposition(metric, state.environment) for metric in metrics if metric.samples)
 
 
@@ -77,7 +74,7 @@ def _drift(state: State) -> Iterable[Metric]:
     return files, findings, pristine, restart, since
 
 
-def _scans(state: State, interval: float) -> Iterable[Metric]:
+def _scans(state: State) -> Iterable[Metric]:
     last, scan = (
         Metric("scan_last_success_timestamp_seconds", "When a whole scan last ended; 0 when there was none."),
         state.scan,
@@ -86,7 +83,8 @@ def _scans(state: State, interval: float) -> Iterable[Metric]:
     began = Metric("watch_start_timestamp_seconds", "When the history of this environment began.")
     began.add(state.began)
     planned = Metric("scan_interval_seconds", "How often a scan is scheduled.")
-    planned.add(interval)
+    if state.interval is not None:
+        planned.add(state.interval)
     attempt = Metric("scan_last_attempt_timestamp_seconds", "When a scan was last tried.")
     success = Metric("scan_success", "Whether the last scan that was tried was whole.")
     if state.attempted is not None:

@@ -54,7 +54,10 @@ class Tick:
 
 @dataclass(frozen=True)
 class State:
-    """All that is known. ``began`` is when this history did, ``attempted`` when a scan last was, whole or not."""
+    """All that is known. ``began`` is when this history did, ``attempted`` when a scan last was, whole or not.
+
+    ``interval`` is how many seconds lie between two scheduled scans, None when nobody has scheduled any.
+    """
 
     environment: str
     began: float
@@ -70,6 +73,7 @@ class State:
     hold: Optional[str] = None
     held_since: Optional[float] = None
     ticks: tuple[Tick, ...] = ()
+    interval: Optional[float] = None
 
     @property
     def current(self) -> list[Known]:
@@ -155,6 +159,7 @@ def parse_state(data: bytes) -> State:
             Tick(_number(one["time"]), _text(one["verdict"]), _text(one["reason"]), int(_number(one["findings"])))
             for one in raw["ticks"]
         ),
+        interval=_maybe(raw["interval"]),
     )
 
 

@@ -48,6 +48,7 @@ _REASON_BYTES = 400
 class Ask:
     """What a run is given. ``textfile`` is empty where no metrics are wanted, ``hold_file`` where none counts.
 
+    ``interval`` is None where the history knows it, 0 where no scan is scheduled any more.
     ``run_id`` is that of a run which has the host to itself, empty where nobody sees to that.
     """
 
@@ -55,8 +56,8 @@ class Ask:
     environment: str
     look: Look
     rules: Rules
-    interval: float
     retention: float
+    interval: Optional[float] = None
     hold_file: str = ""
     textfile: str = ""
     remediation: Optional[Remediation] = None
@@ -126,6 +127,8 @@ def plan(ask: Ask, now: float) -> Plan:
     loaded, damage = load_state(ask.path, ask.environment, now)
     hold = read_hold(ask.hold_file)
     state = see(not_later(loaded, now), ask.look, now, hold)
+    if ask.interval is not None:
+        state = dataclasses.replace(state, interval=ask.interval or None)
     findings = [one.finding for one in state.current]
     if ask.ended is not None:
         left = decide(findings, ask.rules, now).wanted in ("restore", "reinstall")
@@ -150,7 +153,7 @@ def plan(ask: Ask, now: float) -> Plan:
         damage=damage,
         state_differs=_content(ask.path) != render_state(state),
         metrics_before=_content(ask.textfile).decode("utf-8", "replace"),
-        metrics_after=render_metrics(state, ask.interval) if ask.textfile else "",
+        metrics_after=render_metrics(state) if ask.textfile else "",
     )
 
 

@@ -131,6 +131,25 @@ def test_a_remediation_is_known_before_it_is_handed_over(watched: Watched, monke
     assert 'action="restore"} 0' in watched.metrics()
 
 
+def test_how_often_a_scan_is_due_says_the_schedule(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told by its timer, kept through a run by hand, and gone with the schedule."""
+    for more, told in (({"drift_watch_interval": 86400}, True), ({}, True)):
+        status, said = watched.run(**more)
+        assert status == 0, said
+        assert ("pristine_vllm_scan_interval_seconds{" in watched.metrics()) == told
+    assert f'interval_seconds{{environment="{watched.environment}"}} 86400' in watched.metrics()
+    forget = """
+        tasks_from: forget.yml
+"""
+    monkeypatch.setattr(sys.modules[__name__], "PLAY", PLAY.rstrip() + forget)
+    for changed in (1, 0):
+        status, said = watched.run()
+        assert (status, f"changed={changed}" in said) == (0, True), said
+    monkeypatch.undo()
+    assert watched.run()[0] == 0
+    assert "pristine_vllm_scan_interval_seconds" not in watched.metrics()
+
+
 def test_an_environment_that_is_not_there_is_a_scan_that_failed(watched: Watched) -> None:
     status, said = watched.run(drift_watch_environment=str(watched.folder / "none"))
     assert status == 2

@@ -44,7 +44,9 @@ def full_state() -> State:
         Finding("code", "c.py", "declared", "vllm"),
         Finding("process", "u.service", "changed"),
     )
-    state = see(State(ENV, NOW), Look(findings, KINDS, Scan(NOW, 1.5, 3_130_000_000, 35_695, 12)), NOW, "why")
+    state = see(
+        State(ENV, NOW, interval=3600.0), Look(findings, KINDS, Scan(NOW, 1.5, 3_130_000_000, 35_695, 12)), NOW, "why"
+    )
     state = note(state, Remediation(NOW - 9, "restore", True, 41.25))
     return note(state, Remediation(NOW, "reinstall", False, 0.0))
 
@@ -65,19 +67,19 @@ def test_every_alert_is_tested() -> None:
 def test_rules_ask_for_metrics_that_there_are() -> None:
     """A rule on a name that nobody writes is green for ever."""
     asked = set(re.findall(r"\bpristine_vllm_\w+", RULES.read_text()))
-    written = set(re.findall(r"^# TYPE (\w+)", render_metrics(full_state(), 3600), re.MULTILINE))
+    written = set(re.findall(r"^# TYPE (\w+)", render_metrics(full_state()), re.MULTILINE))
     assert asked - written == set()
     assert asked
 
 
 @pytest.mark.parametrize("state", [full_state(), State(ENV, NOW)], ids=["full", "empty"])
 def test_prometheus_takes_the_metrics(promtool: str, state: State) -> None:
-    assert run(promtool, "check", "metrics", stdin=render_metrics(state, 3600)) == ""
+    assert run(promtool, "check", "metrics", stdin=render_metrics(state)) == ""
 
 
 def samples(state: State) -> dict[str, str]:
     label = 'environment="/srv/a \\"quoted\\" \\\\ path\\n"'
-    lines = [line for line in render_metrics(state, 3600).splitlines() if not line.startswith("#")]
+    lines = [line for line in render_metrics(state).splitlines() if not line.startswith("#")]
     assert all(label in line for line in lines)
     pairs = (line.replace(label, "").replace("{,", "{").replace("{}", "").rsplit(" ", 1) for line in lines)
     return {name.removeprefix("pristine_vllm_"): value for name, value in pairs}
@@ -116,7 +118,6 @@ def test_what_nobody_knows_is_not_told() -> None:
     assert samples(State(ENV, NOW)) == {
         "scan_last_success_timestamp_seconds": "0",
         "watch_start_timestamp_seconds": "1796007600",
-        "scan_interval_seconds": "3600",
         "hold": "0",
     }
     failed = see(State(ENV, NOW), Look([], ["code", "unit"], Scan(NOW), ["x"]), NOW, None)
@@ -139,6 +140,6 @@ def test_names_that_are_no_text(promtool: str) -> None:
         NOW,
         None,
     )
-    text = render_metrics(state, 3600)
+    text = render_metrics(state)
     assert run(promtool, "check", "metrics", stdin=text) == ""
     assert 'environment="/srv/\\\\udcff"' in text

@@ -155,7 +155,7 @@ def test_twice_is_once_and_the_file_holds_all(looks: list[tuple[list[Finding], l
 
 
 def ask(path: pathlib.Path, look: Look, **more: Any) -> Ask:
-    options: dict[str, Any] = {"rules": Rules({"code": "restore"}), "interval": 3600, "retention": DAY, **more}
+    options: dict[str, Any] = {"rules": Rules({"code": "restore"}), "retention": DAY, **more}
     return Ask(path=str(path), environment=ENV, look=look, **options)
 
 
@@ -232,6 +232,7 @@ def test_a_damaged_file_begins_anew_and_is_kept(tmp_path: pathlib.Path, content:
         {"remediations": None},
         {"known": [{"finding": {}, "first_seen": 0, "last_seen": 0, "gone": None}]},
         {"began": 1e300},
+        {"interval": "hourly"},
         {"hold": 1},
         {"totals": []},
     ],
@@ -365,6 +366,17 @@ def test_the_end_takes_the_place_of_the_beginning(tmp_path: pathlib.Path) -> Non
     other = dataclasses.replace(done, run_id="other")
     planned = plan(ask(path, looked(now=NOW + 60), remediation=other, run_id="other"), NOW + 60)
     assert planned.state.remediations == (dataclasses.replace(BEGUN, begun=False), other)
+
+
+def test_how_often_a_scan_is_due_is_known_until_it_is_said_otherwise(tmp_path: pathlib.Path) -> None:
+    """A run by hand neither makes a daily scan an hourly one, nor has a host missed that nobody scheduled."""
+    path = tmp_path / "state.json"
+    for now, asked, known in ((0, None, None), (60, 86400, 86400), (120, None, 86400), (180, 5, 5), (240, 0, None)):
+        planned = plan_of(path, NOW + now, interval=asked)
+        assert planned.state.interval == known
+        told = f'pristine_vllm_scan_interval_seconds{{environment="{ENV}"}} {known}\n' in planned.metrics_after
+        assert told == (known is not None)
+        assert ("scan_interval" in planned.metrics_after) == told
 
 
 def test_a_remediation_after_which_nobody_could_look_did_not_help(tmp_path: pathlib.Path) -> None:

@@ -137,7 +137,8 @@ def test_a_history_begins_before_the_first_scan(capfd: pytest.CaptureFixture[str
     text = (tmp_path / "pristine_vllm.prom").read_text()
     assert f'pristine_vllm_scan_last_success_timestamp_seconds{{environment="{ENV}"}} 0\n' in text
     assert "pristine_vllm_pristine" not in text
-    # Whoever schedules again begins nothing anew.
+    # Whoever schedules again begins nothing anew, and who schedules otherwise is heard.
+    assert run(capfd, tmp_path, findings=[], kinds=[], scan=None, interval=86400)["changed"]
     assert not run(capfd, tmp_path, findings=[], kinds=[], scan=None, now=NOW + 60)["changed"]
 
 
@@ -166,6 +167,7 @@ def test_a_damaged_history_is_told(capfd: pytest.CaptureFixture[str], tmp_path: 
         ({"windows": [{"from": "1320", "to": "04:00"}]}, "in quotes"),
         ({"textfile": "/tmp/x.txt"}, "does not end in .prom"),
         ({"findings": [{"kind": "code"}]}, "no path or no status"),
+        ({"interval": -1}, "interval is -1"),
         ({"remediation": {"action": "restore", "succeeded": False, "begun": True}}, "give its run_id"),
         ({"scan": {"seconds": "long"}}, "scan has seconds 'long'"),
         ({"textfile": "/nonexistent/x.prom"}, "--collector.textfile.directory"),
