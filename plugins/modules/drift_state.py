@@ -52,8 +52,10 @@ options:
   scan:
     description:
       - What the scan took, C(seconds), C(bytes_hashed), C(files) and C(from_cache), as
-        RV(pristine.vllm.wheel_record_info#module:summary) has them. While its C(truncated) is not 0, no finding of the
-        kind V(code) is gone.
+        RV(pristine.vllm.wheel_record_info#module:summary) has them.
+      - While its C(truncated) is not 0, a finding of the kind V(code) is gone only if it counts and O(findings) holds
+        one that does not, since those that count are listed first. How many of each status were left out is told by the
+        metrics, as of the distribution C((not listed\)).
       - Left out where nothing was scanned, for instance to begin a history, so that an alert can tell a scan that never
         runs.
     type: dict

@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any, Optional
 
-from ansible_collections.pristine.vllm.plugins.module_utils.drift.findings import KINDS, from_dict
+from ansible_collections.pristine.vllm.plugins.module_utils.drift.findings import KINDS, Finding, from_dict
 from ansible_collections.pristine.vllm.plugins.module_utils.drift.history import Look
 from ansible_collections.pristine.vllm.plugins.module_utils.drift.policy import DAY, Remediation, Rules
 from ansible_collections.pristine.vllm.plugins.module_utils.drift.state import Scan
 from ansible_collections.pristine.vllm.plugins.module_utils.drift.tick import Ask
 from ansible_collections.pristine.vllm.plugins.module_utils.drift.windows import parse_windows
+from ansible_collections.pristine.vllm.plugins.module_utils.record.model import STATUSES
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     "path": {"type": "path", "required": True},
@@ -65,13 +67,12 @@ def ask_of(params: Mapping[str, Any], now: float) -> Ask:
     if textfile and not textfile.endswith(".prom"):
         raise ValueError(f"textfile {textfile} does not end in .prom: node exporter would not read it")
     scan = params["scan"]
-    # Of what a scan left out nobody can say that it is gone.
+    findings = [from_dict(one) for one in params["findings"]]
     cut = scan is not None and _number(scan, "truncated") > 0
-    kinds = [kind for kind in params["kinds"] if not (cut and kind == "code")]
     return Ask(
         path=params["path"],
         environment=params["environment"],
-        look=Look([from_dict(one) for one in params["findings"]], kinds, _scan(scan, now), params["errors"]),
+        look=Look(findings, params["kinds"], _scan(scan, now, findings), params["errors"], cut),
         rules=Rules(params["policy"], parse_windows(params["windows"]), params["max_per_day"], params["cool_down"]),
         interval=_interval(params["interval"]),
         retention=params["retention_days"] * DAY,
@@ -88,11 +89,20 @@ def _interval(seconds: Optional[int]) -> Optional[float]:
     return None if seconds is None else float(seconds)
 
 
-def _scan(scan: Optional[Mapping[str, Any]], now: float) -> Optional[Scan]:
+def _scan(scan: Optional[Mapping[str, Any]], now: float, findings: Iterable[Finding]) -> Optional[Scan]:
     if scan is None:
         return None
-    counts = [int(_number(scan, name)) for name in ("bytes_hashed", "files", "from_cache")]
-    return Scan(now, _number(scan, "seconds"), *counts)
+    size, files, cached = (int(_number(scan, name)) for name in ("bytes_hashed", "files", "from_cache"))
+    return Scan(now, _number(scan, "seconds"), size, files, cached, _unlisted(scan, findings))
+
+
+def _unlisted(scan: Mapping[str, Any], findings: Iterable[Finding]) -> dict[str, int]:
+    """Of each status that counts, how many findings the scan counted and left out of its list."""
+    if not _number(scan, "truncated"):
+        return {}
+    listed = Counter(one.status for one in findings if one.kind == "code")
+    left = {status: int(_number(scan, status)) - listed[status] for status, counts in STATUSES.items() if counts}
+    return {status: count for status, count in left.items() if count > 0}
 
 
 def _number(scan: Mapping[str, Any], name: str) -> float:

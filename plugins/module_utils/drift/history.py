@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
@@ -24,6 +24,7 @@ _UNDER_WAY = 4 * 60 * 60
 class Look:
     """What one scan saw. ``kinds`` are those that were looked at from end to end: only of these may a finding be gone.
 
+    With ``cut``, more findings of the kind ``code`` were made than are listed, those that count before others.
     ``scan`` is None where nothing was scanned, e.g. for the note of a remediation.
     """
 
@@ -31,10 +32,21 @@ class Look:
     kinds: Sequence[str] = ()
     scan: Optional[Scan] = None
     errors: Sequence[str] = ()
+    cut: bool = False
 
     @property
     def attempted(self) -> bool:
         return self.scan is not None or bool(self.errors)
+
+    def absent(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """Those of earlier findings that are gone by this look."""
+        keys = {one.key for one in self.findings}
+        # Where one is listed that does not count, all that count are.
+        all_that_count = any(one.kind == "code" and not one.counts for one in self.findings)
+        for one in findings:
+            listed = one.kind != "code" or not self.cut or (one.counts and all_that_count)
+            if one.key not in keys and one.kind in self.kinds and listed:
+                yield one
 
 
 def not_later(state: State, now: float) -> State:
@@ -66,9 +78,8 @@ def see(state: State, look: Look, now: float, hold: Optional[str]) -> State:
         # One that comes back after it was gone is new: nobody knows that it has been there all the time.
         first = before.first_seen if before is not None and before.gone is None else now
         known[key] = Known(finding, first, now)
-    for key, one in known.items():
-        if key not in seen and one.gone is None and one.finding.kind in look.kinds:
-            known[key] = dataclasses.replace(one, gone=now)
+    for finding in look.absent(one.finding for one in state.current):
+        known[finding.key] = dataclasses.replace(known[finding.key], gone=now)
     return dataclasses.replace(
         state,
         known=tuple(known[key] for key in sorted(known)),

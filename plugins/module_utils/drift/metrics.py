@@ -19,6 +19,8 @@ from ansible_collections.pristine.vllm.plugins.module_utils.drift.findings impor
 from ansible_collections.pristine.vllm.plugins.module_utils.drift.state import State
 
 PREFIX = "pristine_vllm_"
+# No distribution can have that name.
+_UNLISTED = "(not listed)"
 Number = Union[int, float]
 
 
@@ -44,14 +46,13 @@ def render_metrics(state: State) -> str:
 def _drift(state: State) -> Iterable[Metric]:
     current = [one for one in state.current if one.finding.counts]
     files = Metric("drifted_files", "Installed files that are not what their wheel holds.")
-    code = Counter(
-        (one.finding.distribution or "", one.finding.status) for one in current if one.finding.kind == "code"
-    )
+    code = _code(state)
     for (distribution, status), count in sorted(code.items()):
         files.add(count, distribution=distribution, status=status)
     findings = Metric("findings", "Differences from what was declared, by kind.")
     for kind in (kind for kind in KINDS if kind in state.kinds):
-        findings.add(sum(one.finding.kind == kind for one in current), kind=kind)
+        found = sum(one.finding.kind == kind for one in current)
+        findings.add(sum(code.values()) if kind == "code" else found, kind=kind)
     pristine = Metric(
         "pristine",
         "Whether files, model configuration, unit and link are as declared and no debug artifacts lie about.",
@@ -72,6 +73,18 @@ def _drift(state: State) -> Iterable[Metric]:
         if seen:
             since.add(min(seen), kind=kind)
     return files, findings, pristine, restart, since
+
+
+def _code(state: State) -> Counter[tuple[str, str]]:
+    """How many files are drifted, by distribution and status; those of which a scan listed no more than that too."""
+    current = [one for one in state.current if one.finding.kind == "code" and one.finding.counts]
+    unlisted = {} if state.scan is None else state.scan.unlisted
+    if state.scan is not None and unlisted:
+        # What only an earlier scan listed may be among them, and may be gone.
+        current = [one for one in current if one.last_seen >= state.scan.finished]
+    code = Counter((one.finding.distribution or "", one.finding.status) for one in current)
+    code.update({(_UNLISTED, status): count for status, count in unlisted.items()})
+    return code
 
 
 def _scans(state: State) -> Iterable[Metric]:

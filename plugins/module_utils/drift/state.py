@@ -33,13 +33,17 @@ class Known:
 
 @dataclass(frozen=True)
 class Scan:
-    """What a scan took. ``finished`` in seconds since the epoch."""
+    """What a scan took. ``finished`` in seconds since the epoch.
+
+    ``unlisted`` are files that it counted as drifted, by status, and did not list: there were too many.
+    """
 
     finished: float
     seconds: float = 0.0
     bytes: int = 0
     files: int = 0
     cached_files: int = 0
+    unlisted: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,8 @@ def _known(raw: dict[str, Any]) -> Known:
 def _scan(raw: dict[str, Any]) -> Scan:
     numbers = {name: _number(raw[name]) for name in ("finished", "seconds", "bytes", "files", "cached_files")}
     counts = {name: int(numbers[name]) for name in ("bytes", "files", "cached_files")}
-    return Scan(finished=numbers["finished"], seconds=numbers["seconds"], **counts)
+    unlisted = {_text(status): int(_number(count)) for status, count in raw["unlisted"].items()}
+    return Scan(finished=numbers["finished"], seconds=numbers["seconds"], unlisted=unlisted, **counts)
 
 
 def _remediation(raw: dict[str, Any]) -> Remediation:

@@ -233,6 +233,7 @@ def test_a_damaged_file_begins_anew_and_is_kept(tmp_path: pathlib.Path, content:
         {"known": [{"finding": {}, "first_seen": 0, "last_seen": 0, "gone": None}]},
         {"began": 1e300},
         {"interval": "hourly"},
+        {"scan": {**dataclasses.asdict(Scan(NOW)), "unlisted": {"modified": "many"}}},
         {"hold": 1},
         {"totals": []},
     ],

@@ -81,11 +81,50 @@ def test_news_are_news_once(capfd: pytest.CaptureFixture[str], tmp_path: pathlib
     (finding,) = run(capfd, tmp_path, now=NOW + 60)["findings"]
     assert (finding["new"], finding["first_seen"]) == (False, NOW)
     # A scan that returned a part says nothing about the rest.
-    cut = run(capfd, tmp_path, now=NOW + 90, findings=[], scan={**SUMMARY, "truncated": "7"})
-    assert len(cut["findings"]) == 1
+    other = {**CODE, "path": "vllm/b.py"}
+    cut = run(capfd, tmp_path, now=NOW + 90, findings=[other], scan={**SUMMARY, "truncated": "7"})
+    assert [one["path"] for one in cut["findings"]] == ["vllm/a.py", "vllm/b.py"]
     ran = run(capfd, tmp_path, now=NOW + 120, findings=[])
     assert (ran["findings"], ran["decision"]["verdict"]) == ([], "pristine")
-    assert [one["path"] for one in ran["gone"]] == ["vllm/a.py"]
+    assert [one["path"] for one in ran["gone"]] == ["vllm/a.py", "vllm/b.py"]
+
+
+def metrics(folder: pathlib.Path) -> dict[str, str]:
+    lines = (folder / "pristine_vllm.prom").read_text().replace(f'environment="{ENV}"', "").replace("{,", "{")
+    pairs = (line.rsplit(" ", 1) for line in lines.splitlines() if not line.startswith("#"))
+    return {name.removeprefix("pristine_vllm_").replace("{}", ""): value for name, value in pairs}
+
+
+def test_more_findings_than_are_listed(capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
+    """The worst host of all is told of, by what the scan counted."""
+    many = {**SUMMARY, "modified": 1200, "unexpected": 800, "declared": 3, "truncated": 2000}
+    listed = [{**CODE, "path": f"vllm/{number}.py"} for number in range(3)]
+    run(capfd, tmp_path, findings=listed, scan=many)
+    told = metrics(tmp_path)
+    assert (told["pristine"], told['findings{kind="code"}']) == ("0", "2000")
+    assert {name: value for name, value in told.items() if name.startswith("drifted_files")} == {
+        'drifted_files{distribution="vllm",status="modified"}': "3",
+        'drifted_files{distribution="(not listed)",status="modified"}': "1197",
+        'drifted_files{distribution="(not listed)",status="unexpected"}': "800",
+    }
+    assert 'finding_first_seen_timestamp_seconds{kind="code"}' in told, "or the alert could not say for how long"
+    # Others are listed now, and those before may be among the rest: nothing counts twice.
+    others = [{**CODE, "path": f"torch/{number}.py", "distribution": "torch"} for number in range(2)]
+    ran = run(capfd, tmp_path, now=NOW + 60, findings=others, scan=many)
+    assert (len(ran["findings"]), metrics(tmp_path)['findings{kind="code"}']) == (5, "2000")
+    # Then it is mended, but for more than could be listed of what does not count.
+    harmless = [{**CODE, "path": f"x/{number}.py", "status": "unverifiable"} for number in range(3)]
+    mended = {**SUMMARY, "modified": 0, "unverifiable": 1500, "truncated": 1497}
+    tried = {"action": "restore", "succeeded": True}
+    ran = run(
+        capfd, tmp_path, now=NOW + 120, findings=harmless, scan=mended, remediation=tried, policy={"code": "restore"}
+    )
+    assert ran["decision"]["verdict"] == "remediated"
+    told = metrics(tmp_path)
+    assert (told["pristine"], told['findings{kind="code"}']) == ("1", "0")
+    # What does not count may be among what was left out.
+    ran = run(capfd, tmp_path, now=NOW + 180, findings=harmless[:2], scan={**mended, "truncated": 1498})
+    assert len(ran["findings"]) == 3
 
 
 def test_the_decision(capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
