@@ -29,7 +29,9 @@ options:
     type: dict
     required: true
   scan:
-    description: What M(pristine.vllm.wheel_record_info) returned for the live environment, or an empty dict.
+    description:
+      - What M(pristine.vllm.wheel_record_info) returned for the live environment, or an empty dict.
+      - Of a damaged environment that cannot be scanned, C(problem) says why.
     type: dict
     required: true
   config_differs:

@@ -163,11 +163,36 @@ def _check_unit(need: Need, found: Findings, run_command: Run) -> None:
 
 
 def _check_environment(need: Need, found: Findings) -> None:
-    problem = environment_problem(need.environment)
+    ours = _ours(need)
+    problem = environment_problem(ours or need.environment)
+    if problem is not None and ours:
+        what = f"what serves is damaged: {problem.replace(ours, 'it', 1)}"
+        advice = (
+            "A reinstall or a rollback leads away from it; should either fail, the service may not start from it again"
+        )
+        return found.caution("environment", ours, what, advice)
     # A bare host has none yet; a directory that is something else must not be taken over on any host.
     if problem is not None and (need.environment_required or os.path.exists(need.environment)):
         what = problem.replace(need.environment, "it", 1)
         found.block("environment", need.environment, what, "Give the root of the virtual environment that serves")
+    return None
+
+
+def _ours(need: Need) -> str:
+    """The path of what serves where that is a release, or was before somebody damaged it; else empty.
+
+    Nobody else's directory is taken over then, and a release is only replaced by another one.
+    """
+    if not need.root:
+        return ""
+    current = os.path.join(need.root, "current")
+    if os.path.islink(current):
+        return current
+    real, root = os.path.realpath(need.environment), os.path.realpath(need.root)
+    # Such as the link in the place of an environment that was adopted, with `current` gone.
+    leads = os.path.islink(need.environment) and real == os.path.join(root, "current")
+    inside = os.path.lexists(need.environment) and real.startswith(os.path.join(root, "releases") + os.sep)
+    return need.environment if leads or inside else ""
 
 
 def _check_iommu(need: Need, found: Findings) -> None:

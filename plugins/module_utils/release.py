@@ -130,7 +130,9 @@ class Layout:
         """The id for a new release of a version. What was never finished and is not live is built over."""
         stem = release_stem(version)
         taken = [0]
-        for place in self.releases():
+        # What a link leads to counts although its directory is gone: a build there would be live while it goes on.
+        linked = [place for place in map(self.link, ("current", "previous")) if place]
+        for place in [*self.releases(), *linked]:
             number = (place.id or "")[len(stem) + 1 :]
             if place.id == f"{stem}-{number}" and number.isdigit() and (place.metadata is not None or self.live(place)):
                 taken.append(int(number))

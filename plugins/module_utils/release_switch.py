@@ -63,10 +63,10 @@ def plan_switch(layout: Layout, target: str, previous: Optional[str], must_exist
     elif layout.place(before) == place:
         back = previous_before
     else:
-        # A link that leads nowhere is no way back; an older one that leads somewhere is.
-        linked = layout.place(before)
+        # What is gone or damaged is no way back; an older one that is whole is.
+        linked, older = layout.place(before), layout.place(previous_before)
         back = previous_before
-        if linked and os.path.isdir(linked.path):
+        if linked and os.path.isdir(linked.path) and not (_whole(older, place) and environment_problem(linked.path)):
             back = _text_of(linked) if linked.id else before
     # The same place in other words, such as an absolute path into releases, is not worth a new link.
     current = before if before is not None and layout.place(before) == place else text
@@ -88,6 +88,11 @@ def switch(layout: Layout, target: str, previous: Optional[str]) -> Switch:
             write_link(layout.root, "previous", decided.previous_before, decided.previous)
             write_link(layout.root, "current", decided.current_before, decided.current)
     return decided
+
+
+def _whole(older: Optional[Place], target: Optional[Place]) -> bool:
+    """Whether the way back that there is will do for one from the target."""
+    return older is not None and older != target and environment_problem(older.path) is None
 
 
 def _link_text(layout: Layout, target: str) -> str:

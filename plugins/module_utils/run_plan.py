@@ -60,7 +60,12 @@ def _differences(metadata: dict[str, Any], pin: dict[str, Any]) -> str:
 
 def _build_reason(environment: dict[str, Any], live: Optional[dict[str, Any]], pin: dict[str, Any]) -> str:
     if not environment.get("is_environment"):
-        return f"no environment is installed at {environment.get('path')}"
+        if live is None:
+            return f"no environment is installed at {environment.get('path')}"
+        return (
+            f"the live release {live.get('id') or live.get('path')} is damaged: {environment.get('problem')}; "
+            "should the new one fail, the service may not start from it again"
+        )
     if live is None or not live.get("metadata") or live["metadata"].get("adopted_from"):
         return f"{environment.get('path')} was not built by this collection, so nothing says which wheels it came from"
     metadata: dict[str, Any] = live["metadata"]
@@ -70,6 +75,8 @@ def _build_reason(environment: dict[str, Any], live: Optional[dict[str, Any]], p
 
 
 def _scan_reason(scan: dict[str, Any]) -> str:
+    if scan.get("problem"):
+        return f"what is left of it was not compared with its wheels, and nothing of it archived: {scan['problem']}"
     if not scan or scan.get("pristine", True):
         return ""
     counts = Counter(finding["status"] for finding in scan["findings"] if finding["status"] not in HARMLESS)
@@ -107,7 +114,8 @@ def plan(
     :param releases: what ``env_release_info`` returned: ``environment``, ``current``, ``previous``, ``releases`` and
         ``next_id``
     :param pin: the wanted release: the keys of :data:`PIN_KEYS`
-    :param scan: what ``wheel_record_info`` returned for the live environment, or ``{}`` where there is none
+    :param scan: what ``wheel_record_info`` returned for the live environment, or ``{}`` where there is none; of a
+        damaged one that cannot be scanned, ``problem`` says why
     :param config_differs: a declared adaptation of the model configuration is not in place
     :param unit_differs: the unit file on the host is not the one that the role would write
     :param ready: the service answered a completion
@@ -121,11 +129,13 @@ def plan(
     if force:
         reasons.append("a new release was asked for")
     build = bool(reasons)
+    # A damaged one may serve all the same: its process has what it needs in memory.
+    installed = bool(environment.get("is_environment") or live)
     if config_differs:
         reasons.append("the model configuration lacks a declared adaptation")
     if unit_differs:
         reasons.append("the unit file is not the declared one")
-    if environment.get("is_environment") and not ready:
+    if installed and not ready:
         reasons.append(f"the service does not serve: {not_ready_reason or 'no reason given'}")
     restart = bool(reasons)
     if artifacts:
@@ -138,7 +148,7 @@ def plan(
         adapt=config_differs,
         install_unit=unit_differs,
         clean=bool(artifacts),
-        stop=restart and bool(environment.get("is_environment")),
+        stop=restart and installed,
         restart=restart,
         change=restart or bool(artifacts),
         release=wanted if build else str((live or {}).get("id") or ""),

@@ -69,7 +69,8 @@ options:
   previous:
     description:
       - With O(state=current), what C(previous) is to lead to, an id or an absolute path. The empty string means none.
-      - By default what C(current) led to before the switch, where that is there.
+      - By default what C(current) led to before the switch. Where that is gone, or is damaged and the way back that
+        there was is not, it stays what it was.
     type: str
   python:
     description: With O(state=built), the system's interpreter. One that belongs to an environment is refused.

@@ -52,7 +52,10 @@ options:
     type: bool
     default: false
   environment:
-    description: The virtual environment that serves. Whatever is there must be one.
+    description:
+      - The virtual environment that serves. Whatever is there must be one.
+      - Where C(<root>/current) is there, that is what serves. A damaged one, or a damaged release that O(environment)
+        leads to, is a caution and no blocker, for another release is what mends it.
     type: path
     default: ""
   environment_required:

@@ -9,8 +9,10 @@ import json
 import os
 import pathlib
 import platform
+import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,6 +22,7 @@ from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import
     Reply,
     Server,
     ansible_environment,
+    fake_release,
     http_server,
     lock_text,
     make_wheel,
@@ -147,6 +150,42 @@ def test_a_lock_of_another_pin_is_a_blocker(host: Host) -> None:
     said = blockers(row + lock_text(host.vllm).replace("dev313", "dev312"))
     assert f"It is the lock of vllm {VERSION.replace('dev313', 'dev312')}, and the pin is {VERSION}." in said
     assert "playbooks/lock.yml" in said
+
+
+def test_what_is_left_of_a_damaged_release_is_evidence(host: Host) -> None:
+    for wheel in (host.tiny, host.vllm):
+        os.link(wheel, host.root / "wheels" / wheel.name)
+    host.lock.write_text(lock_text(host.tiny))
+    live = fake_release(host.root, "r-1", "2026-11-01T00:00:00Z")
+    (host.root / "current").symlink_to("releases/r-1")
+    site = live / "lib" / "python3.11" / "site-packages"
+    with zipfile.ZipFile(host.tiny) as wheel:
+        wheel.extractall(site)
+    (site / "tiny_dep.py").write_text("debug = True\n")
+    (live / "pyvenv.cfg").unlink()
+
+    def evidence() -> str:
+        names = ("releases", "evidence")
+        tasks = [
+            {"ansible.builtin.import_role": {"name": "pristine.vllm.nightly_wheel", "tasks_from": x}} for x in names
+        ]
+        show: dict[str, Any] = {"ansible.builtin.debug": {"var": "nightly_wheel_evidence"}}
+        return host.entry("preflight", more=[*tasks, show])
+
+    said = evidence()
+    assert said.startswith("0\n"), said
+    assert "pristine: false" in said
+    assert "path: tiny_dep.py" in said
+    assert [path.read_text() for path in host.root.glob("quarantine/*/files/**/tiny_dep.py")] == ["debug = True\n"]
+    shutil.rmtree(live / "lib")
+    gone = evidence()
+    assert gone.startswith("0\n"), gone
+    assert "problem:" in gone
+    assert "holds no distribution" in gone
+    # Where it is an environment, no evidence is no answer.
+    shutil.rmtree(live)
+    fake_release(host.root, "r-1", "2026-11-01T00:00:00Z")
+    assert evidence().startswith("2\n")
 
 
 def test_contradictions_are_refused_unless_they_are_declared(host: Host) -> None:

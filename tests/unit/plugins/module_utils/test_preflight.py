@@ -303,6 +303,41 @@ def test_what_is_no_environment(host: Host) -> None:
     assert host.blocker().what == "it has no bin/python that runs"
 
 
+@pytest.mark.parametrize("name", ["current", "adopted", "adopted and no current", "the release", "elsewhere"])
+def test_a_damaged_release_is_a_caution(host: Host, name: str) -> None:
+    """What repairs it must not be refused because of it."""
+    root, adopted = host.directory / "root", host.directory / "ml-env"
+    release = root / "releases" / "v-1"
+    release.parent.mkdir(parents=True)
+    (host.directory / "env").rename(release)
+    (root / "current").symlink_to("releases/v-1")
+    adopted.symlink_to(root / "current")
+    host.more = {"root": str(root), "environment": str(root / "current")}
+    if name.startswith("adopted"):
+        host.more["environment"] = str(adopted)
+    assert host.blockers() == ()
+    assert "environment" not in host.cautions()
+    (release / "bin" / "python").unlink()
+    (release / "bin" / "python").symlink_to("/nonexistent/python3")
+    if name == "adopted and no current":
+        (root / "current").unlink()
+    if name == "the release":
+        (root / "current").unlink()
+        host.more["environment"] = str(release)
+    if name == "elsewhere":
+        # Such as one that could not be moved: the link says what serves.
+        host.more["environment"] = str(host.directory / "model")
+    for required in (True, False):
+        host.more["environment_required"] = required
+        assert host.blockers() == ()
+        caution = host.cautions()["environment"]
+        assert caution.what.startswith("what serves is damaged: it ")
+        assert "A reinstall or a rollback leads away from it" in caution.next
+    host.more = {"root": str(root), "environment": str(root / "releases" / "typo")}
+    (root / "current").unlink(missing_ok=True)
+    assert host.blocker().what == "it is not there"
+
+
 @pytest.mark.parametrize(("word", "wanted"), [("quiet", True), ("amd_iommu=off", False), ("iommu=pt", True)])
 def test_an_iommu_is_a_caution(host: Host, word: str, wanted: bool) -> None:
     (host.directory / "iommu/0").mkdir()

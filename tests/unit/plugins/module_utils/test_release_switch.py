@@ -107,6 +107,22 @@ def test_links_that_are_something_else(root: pathlib.Path) -> None:
     assert not switch(layout, "v-1", None).changed, "the same place in other words"
 
 
+def test_what_is_damaged_is_no_way_back_where_there_is_another(root: pathlib.Path) -> None:
+    layout = Layout(str(root))
+    switch(layout, "v-2", "v-1")
+    (root / "releases" / "v-2" / "pyvenv.cfg").unlink()
+    switch(layout, "v-3", None)
+    assert links(root) == ("releases/v-3", "releases/v-1")
+    (root / "releases" / "v-3" / "pyvenv.cfg").unlink()
+    switch(layout, "v-1", None)
+    assert links(root) == ("releases/v-1", "releases/v-3"), "the other one is the target"
+
+
+def test_an_id_that_a_link_names_is_taken_though_its_directory_is_gone(root: pathlib.Path) -> None:
+    (root / "current").symlink_to("releases/v-5")
+    assert Layout(str(root)).next_id("v") == "v-6"
+
+
 def test_killed_between_the_two_links(root: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = Layout(str(root))
     switch(layout, "v-1", "v-3")

@@ -126,6 +126,22 @@ def test_debug_artifacts_alone_cost_no_downtime() -> None:
     assert (decided.change, decided.clean, decided.restart) == (True, True, False)
 
 
+def test_a_damaged_release_is_replaced_and_stopped() -> None:
+    damaged = host()
+    damaged["environment"].update(is_environment=False, problem="/opt/vllm/current has no pyvenv.cfg")
+    decided = decide(damaged)
+    assert (decided.build, decided.stop, decided.restart, decided.release) == (True, True, True, "one-2")
+    (reason,) = decided.reasons
+    assert reason.startswith(
+        "the live release one-1 is damaged: /opt/vllm/current has no pyvenv.cfg; should the new one"
+    )
+    without = decide(damaged, scan={"problem": "it holds no distribution"}, ready=False, not_ready_reason="it died")
+    assert without.reasons[1:] == [
+        "what is left of it was not compared with its wheels, and nothing of it archived: it holds no distribution",
+        "the service does not serve: it died",
+    ]
+
+
 def test_a_forced_run_builds_a_new_release() -> None:
     decided = decide(host(), force=True)
     assert (decided.build, decided.release) == (True, "one-2")
