@@ -68,12 +68,16 @@ class Decision:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether the host is this run's now, who holds it, and what stands in the way, for `blocker_lines`."""
+    """Whether the host is this run's now, who holds it, and what stands in the way, for `blocker_lines`.
+
+    ``confirmed``: it was this run's all the time since it took it.
+    """
 
     held: bool
     holder: Optional[Holder]
     in_the_way: list[dict[str, str]] = field(default_factory=list)
     note: str = ""
+    confirmed: bool = False
 
 
 def now() -> float:
@@ -174,7 +178,7 @@ def hold(path: str, ask: Holder, unit: str) -> Outcome:
     if in_the_way:
         release(path, ask.process)
         return Outcome(False, None, in_the_way)
-    return Outcome(True, ask, note=decision.note)
+    return Outcome(True, ask, note=decision.note, confirmed=decision.verb == CONFIRM)
 
 
 def predict(path: str, ask: Holder, unit: str) -> Outcome:

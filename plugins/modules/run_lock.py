@@ -117,6 +117,12 @@ note:
   description: From whom the lock was taken over, and why. Empty when it was free.
   returned: always
   type: str
+confirmed:
+  description:
+    - Whether this run had taken the lock before, and it has been there ever since.
+    - Where it is V(false) for a run that had, the lock had lapsed or was gone, and another run may have come and gone.
+  returned: always
+  type: bool
 lock:
   description: The lock's path.
   returned: always
@@ -189,6 +195,7 @@ def main() -> None:
         blockers=[] if module.check_mode else outcome.in_the_way,
         cautions=outcome.in_the_way if module.check_mode else [],
         note=outcome.note,
+        confirmed=outcome.confirmed,
         # Not "path": Ansible would add what it knows of the file.
         lock=path,
         interpreter=sys.executable,

@@ -38,6 +38,7 @@ HOLD = """
     - pristine.vllm.run_lock: {path: "{{ lock }}", lease: %d}
       register: confirmed
     - ansible.builtin.assert: {that: [confirmed.held or ansible_check_mode, not confirmed.changed]}
+    - ansible.builtin.assert: {that: [not taken.confirmed, confirmed.confirmed != ansible_check_mode]}
     - pristine.vllm.run_lock: {path: "{{ lock }}", state: absent}
       when: release | default(true) | bool
 """ % (LEASE, LEASE)  # noqa: UP031 (the braces are YAML's and Jinja's)

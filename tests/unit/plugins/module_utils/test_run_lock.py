@@ -65,11 +65,19 @@ def test_a_free_host_is_taken(lock: str) -> None:
     assert os.stat(lock).st_mode & 0o777 == 0o644
 
 
+def test_one_that_was_gone_meanwhile_is_not_confirmed(lock: str) -> None:
+    assert not hold(lock, ANNA, "").confirmed
+    os.unlink(lock)
+    outcome = hold(lock, ANNA, "")
+    assert (outcome.held, outcome.confirmed) == (True, False)
+
+
 def test_the_same_run_confirms(lock: str) -> None:
     hold(lock, ANNA, "")
     renewed(lock, 100)
     again = dataclasses.replace(ANNA, mark="a2", acquired="later")
-    assert hold(lock, again, "").held
+    outcome = hold(lock, again, "")
+    assert (outcome.held, outcome.confirmed) == (True, True)
     found = look(lock)
     assert found.age < 10
     assert found.holder is not None
