@@ -69,8 +69,13 @@ def test_phases_that_belong_together_cannot_be_taken_apart(
     playbook: Callable[..., Any], state: Callable[[], Any]
 ) -> None:
     before = state()
-    for flags in (("--tags", "start,record"), ("--skip-tags", "drain")):
-        run = playbook("pristine.vllm.reinstall", *flags)
+    for name, *flags in (
+        ("reinstall", "--tags", "start,record"),
+        ("reinstall", "--skip-tags", "stage"),
+        ("rollback", "--skip-tags", "verify"),
+        ("rollback", "--tags", "drain"),
+    ):
+        run = playbook(f"pristine.vllm.{name}", *flags)
         assert run.code != 0
         assert "belong together" in run.said
     assert state() == before
