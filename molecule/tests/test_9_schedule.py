@@ -251,6 +251,10 @@ def test_a_controller_schedules_its_inventory(scheduled: Any, host: Host) -> Non
 def test_removal_leaves_nothing(
     scheduled: Any, before: set[str], playbook: Any, settings: dict[str, Any], host: Host
 ) -> None:
+    # In the middle of a scan, which ends with it.
+    host.check_output(f"systemctl start --no-block {UNIT}.service")
+    poll("a scan is under way", lambda: show(host, f"{UNIT}.service", "ActiveState") == ["activating"])
+    host.check_output(f"systemctl kill --signal STOP {UNIT}.service")
     removed = playbook("pristine.vllm.schedule", drift_watch_schedule_state="absent", **settings)
     assert removed.code == 0
     assert files(host) == before
