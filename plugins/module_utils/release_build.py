@@ -51,8 +51,8 @@ from ansible_collections.pristine.vllm.plugins.module_utils.release_wheels impor
 )
 from ansible_collections.pristine.vllm.plugins.module_utils.wheel_target import this_host
 
-# What tells when and by which run a release was built, and not what it is.
-VOLATILE = ("created_at", "run_id", "python_version")
+# What tells when and by which run a release was built, and what was seen of it then, and not what it is.
+VOLATILE = ("created_at", "run_id", "python_version", "conflicts")
 _ALWAYS = ("--no-config", "--no-cache", "--offline", "--no-python-downloads", "--no-progress", "--color", "never")
 
 
@@ -83,11 +83,18 @@ class Decision:
 
 @dataclass
 class Built:
-    """What was decided, the metadata as written, and what `uv pip check` says about the requirements, a line each."""
+    """What was decided, and the metadata as written."""
 
     decision: Decision
     metadata: Optional[dict[str, Any]]
-    conflicts: list[str] = field(default_factory=list)
+
+    @property
+    def conflicts(self) -> list[str]:
+        """What `uv pip check` said about the requirements when the release was built, a line each.
+
+        Kept with it: who judges them may not have come to it before the run was killed.
+        """
+        return list((self.metadata or {}).get("conflicts", []))
 
 
 def decide(layout: Layout, request: Request) -> Decision:
@@ -154,7 +161,8 @@ def _build(
         check_imports(path, request.import_check, scratch, request.import_timeout, held)
         steps.sync()
         created = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        metadata = {**request.metadata, **decision.wanted, "python_version": version, "created_at": created}
+        seen = {"python_version": version, "created_at": created, "conflicts": steps.conflicts}
+        metadata = {**request.metadata, **decision.wanted, **seen}
         mark = json.dumps(metadata, indent=2, sort_keys=True) + "\n"
         atomic_write(os.path.join(path, MARK), mark.encode(), mode=0o644)
     except (ReleaseError, CommandError, OSError) as error:
@@ -167,7 +175,7 @@ def _build(
         ) from error
     finally:
         shutil.rmtree(scratch)
-    return Built(decision, metadata, steps.conflicts)
+    return Built(decision, metadata)
 
 
 class _Steps:
@@ -202,8 +210,9 @@ class _Steps:
         discard(os.path.join(self._path, ".lock"))
         # Wheels of nightlies do contradict each other and serve all the same: said, not judged.
         checked = self._run([uv, "pip", "check", "--python", self._python, *_ALWAYS])
-        if checked.returncode:
-            self.conflicts = [line for line in checked.stderr.splitlines() if line.startswith("The package ")]
+        self.conflicts = [line for line in checked.stderr.splitlines() if line.startswith("The package ")]
+        if checked.returncode and not self.conflicts:
+            raise _ended(checked, "pip check")
 
     def sync(self) -> None:
         """Bring every file to the disk, so that a power cut never leaves a mark without its release."""
@@ -213,10 +222,12 @@ class _Steps:
     def _uv(self, argv: list[str]) -> None:
         ran = self._run(argv)
         if ran.returncode:
-            said = tail(ran.stderr) or tail(ran.stdout) or "it says nothing"
-            raise ReleaseError(
-                f"uv {' '.join(argv[1:3] if argv[1] == 'pip' else argv[1:2])} ended with {ran.returncode}: {said}"
-            )
+            raise _ended(ran, " ".join(argv[1:3] if argv[1] == "pip" else argv[1:2]))
 
     def _run(self, argv: list[str]) -> Completed:
         return run(argv, self._environment, self._request.build_timeout, cwd="/", hold=[self._held])
+
+
+def _ended(ran: Completed, what: str) -> ReleaseError:
+    said = tail(ran.stderr) or tail(ran.stdout) or "it says nothing"
+    return ReleaseError(f"uv {what} ended with {ran.returncode}: {said}")

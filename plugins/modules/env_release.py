@@ -95,8 +95,8 @@ options:
       - vllm
   metadata:
     description:
-      - With O(state=built), what to store in C(release.json) besides C(lock_sha256), C(python), C(python_version) and
-        C(created_at).
+      - With O(state=built), what to store in C(release.json) besides C(lock_sha256), C(python), C(python_version),
+        C(created_at) and C(conflicts).
       - A release with other metadata is built again. C(run_id) is not compared.
       - With O(state=adopted), what to store besides C(adopted_from), C(version), which is the installed one of vLLM,
         C(created_at), which is when the environment was made, and C(current_before). It cannot be told by which wheels
@@ -192,7 +192,9 @@ removed:
   type: list
   elements: str
 conflicts:
-  description: What C(uv pip check) says about the requirements of the release that was built.
+  description:
+    - With O(state=built), what C(uv pip check) said about the requirements of the release when it was built, be it now or
+      by an earlier run.
   returned: success
   type: list
   elements: str

@@ -15,7 +15,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from ansible_collections.pristine.vllm.plugins.module_utils import release_build
 from ansible_collections.pristine.vllm.plugins.module_utils.lock import LockError
+from ansible_collections.pristine.vllm.plugins.module_utils.process import Completed
 from ansible_collections.pristine.vllm.plugins.module_utils.release import Layout, ReleaseError, read_mark
 from ansible_collections.pristine.vllm.plugins.module_utils.release_build import Built, Request, build
 from ansible_collections.pristine.vllm.plugins.module_utils.release_wheels import Need, check_disk, need_of
@@ -93,7 +95,7 @@ def test_nothing_of_the_host_gets_in(yard: Yard, monkeypatch: pytest.MonkeyPatch
     assert sorted(os.listdir(yard.base)) == ["lock.txt", "root", "wheels"], "no cache, no home"
     assert built.metadata == read_mark(str(yard.path))
     assert set(built.metadata or {}) == {
-        *("version", "run_id", "lock_sha256", "python", "python_version", "created_at"),
+        *("version", "run_id", "lock_sha256", "python", "python_version", "created_at", "conflicts"),
     }
     assert built.conflicts == ["The package `vllm` requires `absent>=1`, but it's not installed"]
     package = yard.path / "lib" / f"python3.{sys.version_info.minor}" / "site-packages" / "vllm"
@@ -113,6 +115,26 @@ def test_nothing_of_the_host_gets_in(yard: Yard, monkeypatch: pytest.MonkeyPatch
         [yard.base / "root" / "current" / "bin" / "vllm", "serve"], env={}, check=True, capture_output=True, text=True
     )
     assert ran.stdout.split() == [f"{package}/__init__.py", f"{yard.path}/bin/python", "serve"]
+
+
+def test_contradictions_are_told_of_what_an_earlier_run_built(yard: Yard) -> None:
+    told = ["The package `vllm` requires `absent>=1`, but it's not installed"]
+    assert yard.build().conflicts == told
+    again = yard.build()
+    assert not again.decision.changed
+    assert again.conflicts == told
+
+
+def test_a_check_that_cannot_be_made_is_a_failure(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = release_build._Steps._run
+
+    def fails(steps: release_build._Steps, argv: list[str]) -> Completed:
+        return Completed(2, "", "error: no interpreter\n", 0.0) if "check" in argv else real(steps, argv)
+
+    monkeypatch.setattr(release_build._Steps, "_run", fails)
+    with pytest.raises(ReleaseError, match="uv pip check ended with 2: error: no interpreter"):
+        yard.build()
+    assert yard.entries() == []
 
 
 def test_built_again_when_it_is_not_what_is_asked_for(yard: Yard) -> None:
