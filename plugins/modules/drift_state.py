@@ -45,6 +45,7 @@ options:
   kinds:
     description:
       - The kinds that were looked at from end to end. Only of these a finding that is not in O(findings) is gone.
+      - One of the kind V(artifacts) is not as long as there is something at its path.
     type: list
     elements: str
     choices: [code, model_config, unit, link, process, artifacts]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
@@ -24,7 +24,8 @@ _UNDER_WAY = 4 * 60 * 60
 class Look:
     """What one scan saw. ``kinds`` are those that were looked at from end to end: only of these may a finding be gone.
 
-    With ``cut``, more findings of the kind ``code`` were made than are listed, those that count before others.
+    With ``cut``, more findings of the kind ``code`` were made than are listed, those that count before others. Of
+    ``lying`` it is known that they are on disk, debug artifacts which nobody looks for any more among them.
     ``scan`` is None where nothing was scanned, e.g. for the note of a remediation.
     """
 
@@ -33,6 +34,7 @@ class Look:
     scan: Optional[Scan] = None
     errors: Sequence[str] = ()
     cut: bool = False
+    lying: Collection[str] = ()
 
     @property
     def attempted(self) -> bool:
@@ -41,11 +43,14 @@ class Look:
     def absent(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Those of earlier findings that are gone by this look."""
         keys = {one.key for one in self.findings}
+        # One that is there with another content is listed as such.
+        lying = set(self.lying) - {one.path for one in self.findings if one.kind == "artifacts"}
         # Where one is listed that does not count, all that count are.
         all_that_count = any(one.kind == "code" and not one.counts for one in self.findings)
         for one in findings:
             listed = one.kind != "code" or not self.cut or (one.counts and all_that_count)
-            if one.key not in keys and one.kind in self.kinds and listed:
+            there = one.kind == "artifacts" and one.path in lying
+            if one.key not in keys and one.kind in self.kinds and listed and not there:
                 yield one
 
 

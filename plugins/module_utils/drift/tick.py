@@ -126,7 +126,7 @@ def plan(ask: Ask, now: float) -> Plan:
     check_rules(ask.rules)
     loaded, damage = load_state(ask.path, ask.environment, now)
     hold = read_hold(ask.hold_file)
-    state = see(not_later(loaded, now), ask.look, now, hold)
+    state = see(not_later(loaded, now), _with_what_lies(ask.look, loaded), now, hold)
     if ask.interval is not None:
         state = dataclasses.replace(state, interval=ask.interval or None)
     findings = [one.finding for one in state.current]
@@ -192,6 +192,12 @@ def locked(path: str) -> Iterator[None]:
         raise StateError(
             f"{directory}, where the history is kept, cannot be used: {error.strerror}. Name another path"
         ) from error
+
+
+def _with_what_lies(look: Look, state: State) -> Look:
+    """What to look for the debug code says; once that is gone, or a process holds the file, only the disk tells."""
+    paths = {one.finding.path for one in state.current if one.finding.kind == "artifacts"}
+    return dataclasses.replace(look, lying=[path for path in sorted(paths) if os.path.lexists(path)])
 
 
 def _content(path: str) -> bytes:

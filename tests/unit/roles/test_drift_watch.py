@@ -13,8 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import ansible_environment
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 PLAY = """
 - name: Watch
   hosts: localhost
@@ -129,6 +133,37 @@ def test_a_remediation_is_known_before_it_is_handed_over(watched: Watched, monke
     status, said = watched.run(run_record_id="second", **more)
     assert "restore for code is due, but the last one failed and the host cools down" in said
     assert 'action="restore"} 0' in watched.metrics()
+
+
+def test_a_dump_is_found_until_it_is_gone(watched: Watched) -> None:
+    """Also where nobody names it any more, whatever its name."""
+    (watched.folder / "dumps").mkdir()
+    dump = watched.folder / "dumps/layer[0]*.pt"
+    dump.write_text("x")
+    (watched.folder / "dumps/layer0.pt").write_text("of somebody else")
+    pattern = {"drift_watch_artifact_globs": [f"{watched.folder}/dumps/layer[[]*.pt"]}
+    assert "(1 finding, 1 new" in watched.run(**pattern)[1]
+    status, said = watched.run()
+    assert (status, "(1 finding, 0 new" in said) == (2, True), said
+    assert (
+        json.loads((watched.folder / "history/state.json").read_text())["known"][0]["last_seen"] > dump.stat().st_mtime
+    )
+    dump.unlink()
+    status, said = watched.run()
+    assert (status, "localhost: pristine" in said) == (0, True), said
+
+
+def test_what_one_part_could_not_look_at_the_other_does_not_know() -> None:
+    """The unit's own file is looked at by one, and what systemd makes of it by the other."""
+    note = yaml.safe_load((ROOT / "roles/drift_watch/tasks/service.yml").read_text())[1]["ansible.builtin.set_fact"]
+    templar = Templar(loader=DataLoader())
+    for error, kinds in (("unit: no such secret", ["code", "link"]), ("code: unit: x", ["code", "unit", "link"])):
+        templar.available_variables = {
+            "drift_watch_kinds": ["code"],
+            "drift_watch_service": {"kinds": ["unit", "link"]},
+            "drift_watch_errors": [error],
+        }
+        assert templar.template(trust_as_template(note["drift_watch_kinds"])) == kinds
 
 
 def test_how_often_a_scan_is_due_says_the_schedule(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:

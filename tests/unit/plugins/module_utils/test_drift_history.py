@@ -369,6 +369,24 @@ def test_the_end_takes_the_place_of_the_beginning(tmp_path: pathlib.Path) -> Non
     assert planned.state.remediations == (dataclasses.replace(BEGUN, begun=False), other)
 
 
+def test_a_debug_file_is_there_until_it_is_gone_from_the_disk(tmp_path: pathlib.Path) -> None:
+    """Which files to look for the debug code says, and that was put right by hand."""
+    path = tmp_path / "state.json"
+    dump = tmp_path / "dump.pt"
+    dump.touch()
+    left = Finding("artifacts", str(dump), "leftover", actual_sha256="1" * 64)
+    plan_of(path, NOW, CODE, left)
+    planned = plan_of(path, NOW + 60)
+    assert seen(planned.state) == {str(dump): (NOW, NOW)}
+    assert planned.decision.verdict == "reported"
+    written = dataclasses.replace(left, actual_sha256="2" * 64)
+    planned = plan_of(path, NOW + 120, written)
+    assert [one.finding for one in planned.state.current] == [written]
+    dump.unlink()
+    planned = plan_of(path, NOW + 180)
+    assert (planned.decision.verdict, planned.gone()) == ("pristine", [written])
+
+
 def test_how_often_a_scan_is_due_is_known_until_it_is_said_otherwise(tmp_path: pathlib.Path) -> None:
     """A run by hand neither makes a daily scan an hourly one, nor has a host missed that nobody scheduled."""
     path = tmp_path / "state.json"
