@@ -13,6 +13,7 @@ import pytest
 from testinfra.host import Host
 
 ENVIRONMENT = "/root/ml-env"
+SUSPECT = "vllm/model_executor/models/deepseek_v2.py"
 UNIT = "vllm-kimi-k25"
 BY_HAND = f"""\
 [Unit]
@@ -63,7 +64,8 @@ def test_a_check_run_finds_the_dirt_and_leaves_the_host_alone(
 def test_a_failing_release_brings_back_what_was_made_by_hand(
     by_hand: str, playbook: Callable[..., Any], host: Host, variables: dict[str, Any]
 ) -> None:
-    run = playbook("pristine.vllm.reinstall", vllm_environment=ENVIRONMENT, **variables["fixture_broken"])
+    # As people write a folder.
+    run = playbook("pristine.vllm.reinstall", vllm_environment=f"{ENVIRONMENT}/", **variables["fixture_broken"])
     assert run.code != 0
     assert "The host is as it was" in run.said
     assert host.file(f"/etc/systemd/system/{UNIT}.service").content_string == by_hand
@@ -87,17 +89,24 @@ def test_a_reinstall_adopts_it_and_a_second_one_does_nothing(
 
 
 def test_a_rollback_brings_it_back_dirt_and_all_and_a_reinstall_away_again(
-    by_hand: str, playbook: Callable[..., Any], host: Host
+    by_hand: str, playbook: Callable[..., Any], host: Host, records: Callable[[str], list[dict[str, Any]]]
 ) -> None:
-    suspect = f"{ENVIRONMENT}/lib/python3*/site-packages/vllm/model_executor/models/deepseek_v2.py"
+    suspect = f"{ENVIRONMENT}/lib/python3*/site-packages/{SUSPECT}"
     clean = host.check_output("readlink -f /opt/vllm/current")
     assert "dirt" not in host.check_output(f"tail -n 1 {suspect}")
+    host.check_output(f"echo '# patched' | tee -a {suspect}")
     assert playbook("pristine.vllm.rollback", vllm_environment=ENVIRONMENT).code == 0
+    record = records("rollback")[-1]
+    assert [finding["path"] for finding in record["before"]["findings"]] == [SUSPECT]
+    assert "# patched" in host.check_output(
+        f"cat {record['quarantine']}/files/{clean}/lib/python3*/site-packages/{SUSPECT}"
+    )
     assert host.check_output("readlink -f /opt/vllm/current") == "/opt/vllm/releases/adopted-ml-env-1"
     assert host.check_output("readlink -f /opt/vllm/previous") == clean
     assert host.check_output(f"tail -n 1 {suspect}") == "# dirt"
     assert host.file(f"/etc/systemd/system/{UNIT}.service").content_string == by_hand
     assert "by-hand" in served(host, 8008)
     assert playbook("pristine.vllm.reinstall", vllm_environment=ENVIRONMENT).code == 0
-    assert "dirt" not in host.check_output(f"tail -n 1 {suspect}")
+    last = host.check_output(f"tail -n 1 {suspect}")
+    assert "dirt" not in last and "patched" not in last
     assert "kimi-k2.5" in served(host, 8000)
