@@ -85,7 +85,7 @@ def test_a_failure_while_it_builds_leaves_a_record_and_the_service_alone(
     playbook: Callable[..., Any], state: Callable[[], Any], records: Callable[[str], list[dict[str, Any]]]
 ) -> None:
     before = state()
-    run = playbook("pristine.vllm.reinstall", nightly_wheel_force=True, nightly_wheel_import_check="no_such_module")
+    run = playbook("pristine.vllm.reinstall", nightly_wheel_force=True, nightly_wheel_import_check=["no_such_module"])
     assert run.code != 0
     assert "Phase stage of the reinstall failed on vllm01. Nothing was stopped." in run.said
     record = records("reinstall")[-1]
