@@ -55,7 +55,7 @@ options:
     type: int
     default: 0
   force:
-    description: Build a new release even where the live one is pristine.
+    description: Build a new release even where the live one is pristine, and take up none that an earlier run left.
     type: bool
     default: false
   estimates:

@@ -26,7 +26,7 @@ class Plan:
     """The decisions of one run. ``change`` is false when there is nothing to do."""
 
     build: bool
-    """Build a new release, or take one that an interrupted run left verified, and switch to it."""
+    """Build a new release, or take one that an earlier run left and that is pristine, and switch to it."""
     adapt: bool
     """Apply the declared changes of the model configuration."""
     install_unit: bool
@@ -87,9 +87,10 @@ def _scan_reason(scan: dict[str, Any]) -> str:
 
 
 def reusable(releases: list[dict[str, Any]], pin: dict[str, Any], taken: set[str]) -> Optional[str]:
-    """Return the id of a finished release of this pin that never was live, as a run killed before its switch leaves it.
+    """Return the id of a finished release of this pin that is not in use, as a run killed before its switch leaves it.
 
-    ``taken`` are the ids of the live and the previous release: they may be dirty, and must not be touched.
+    One that was gone back from looks the same and may be dirty: staging takes it up where it is pristine, and builds it
+    anew where it is not. ``taken`` are the ids of the live and the previous release, which must not be touched.
     """
     for release in reversed(releases):
         if release.get("id") not in taken and _same_pin(release.get("metadata") or {}, pin):
@@ -120,7 +121,7 @@ def plan(
     :param unit_differs: the unit file on the host is not the one that the role would write
     :param ready: the service answered a completion
     :param artifacts: number of debug artifacts found
-    :param force: build a new release even where the live one is pristine
+    :param force: build a new release even where the live one is pristine, and whatever an earlier run left
     """
     environment: dict[str, Any] = releases.get("environment") or {}
     live: Optional[dict[str, Any]] = releases.get("current")
@@ -142,7 +143,8 @@ def plan(
         reasons.append(f"{artifacts} debug artifacts lie about")
     metadata: dict[str, Any] = (live or {}).get("metadata") or {}
     taken = {str(entry["id"]) for entry in (live, previous) if entry and entry.get("id")}
-    wanted = reusable(releases.get("releases") or [], pin, taken) or str(releases.get("next_id") or "")
+    left = None if force else reusable(releases.get("releases") or [], pin, taken)
+    wanted = left or str(releases.get("next_id") or "")
     return Plan(
         build=build,
         adapt=config_differs,

@@ -188,6 +188,34 @@ def test_what_is_left_of_a_damaged_release_is_evidence(host: Host) -> None:
     assert evidence().startswith("2\n")
 
 
+def test_a_release_that_was_left_is_taken_up_only_where_it_is_pristine(host: Host) -> None:
+    """Such as one that was live and was gone back from: what was edited in it is kept, and it is built anew."""
+    for wheel in (host.tiny, host.vllm):
+        os.link(wheel, host.root / "wheels" / wheel.name)
+    host.lock.write_text(lock_text(host.tiny))
+    (host.root / "lock.txt").write_text(lock_text(host.tiny, host.vllm))
+    release = host.root / "releases" / "r-1"
+    given: dict[str, Any] = {"nightly_wheel_release": "r-1", "nightly_wheel_folder": {"stat": {"exists": True}}}
+    built = host.entry("stage", **given)
+    assert built.startswith("0\n"), built
+    again = host.entry("stage", **given)
+    assert again.startswith("0\n"), again
+    assert "changed=0" in again
+    (module,) = release.glob("lib/python3*/site-packages/tiny_dep.py")
+    module.write_text("debug = True\n")
+    anew = host.entry("stage", **given)
+    assert anew.startswith("0\n"), anew
+    assert module.read_text() == ""
+    kept = host.root / "quarantine" / "by-hand" / "r-1"
+    assert [path.read_text() for path in kept.glob("files/**/tiny_dep.py")] == ["debug = True\n"]
+    assert (kept / "findings.json").is_file()
+    assert list(kept.glob("patches/**/tiny_dep.py.patch"))
+    # So damaged that there is nothing to compare.
+    shutil.rmtree(release / "lib")
+    assert host.entry("stage", **given).startswith("0\n")
+    assert module.read_text() == ""
+
+
 def test_contradictions_are_refused_unless_they_are_declared(host: Host) -> None:
     """In a release that was built, verified against its wheels, and never went live."""
     wheel = make_wheel(host.root / "wheels", "vllm", VERSION, {"vllm.py": ""}, requires=("tiny-dep>=2",))

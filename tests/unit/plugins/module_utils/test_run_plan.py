@@ -153,6 +153,7 @@ def test_a_release_that_a_killed_run_left_is_taken_up() -> None:
     waiting = host(next_id="one-3")
     waiting["releases"] = [*waiting["releases"], staged]
     assert decide(waiting, scan=scan).release == "one-2"
+    assert decide(waiting, scan=scan, force=True).release == "one-3", "forced is new, whatever lies there"
 
 
 def test_neither_the_live_nor_the_previous_release_is_taken_up() -> None:
