@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -14,9 +15,8 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
 from ansible_collections.pristine.vllm.tests.unit.plugins.release_support import ansible_environment
+from jinja2.nativetypes import NativeEnvironment
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PLAY = """
@@ -156,14 +156,13 @@ def test_a_dump_is_found_until_it_is_gone(watched: Watched) -> None:
 def test_what_one_part_could_not_look_at_the_other_does_not_know() -> None:
     """The unit's own file is looked at by one, and what systemd makes of it by the other."""
     note = yaml.safe_load((ROOT / "roles/drift_watch/tasks/service.yml").read_text())[1]["ansible.builtin.set_fact"]
-    templar = Templar(loader=DataLoader())
+    templar = NativeEnvironment()
+    templar.tests["match"] = lambda text, pattern: re.match(pattern, text) is not None
     for error, kinds in (("unit: no such secret", ["code", "link"]), ("code: unit: x", ["code", "unit", "link"])):
-        templar.available_variables = {
-            "drift_watch_kinds": ["code"],
-            "drift_watch_service": {"kinds": ["unit", "link"]},
-            "drift_watch_errors": [error],
-        }
-        assert templar.template(trust_as_template(note["drift_watch_kinds"])) == kinds
+        told = templar.from_string(note["drift_watch_kinds"]).render(
+            drift_watch_kinds=["code"], drift_watch_service={"kinds": ["unit", "link"]}, drift_watch_errors=[error]
+        )
+        assert told == kinds
 
 
 def test_how_often_a_scan_is_due_says_the_schedule(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
