@@ -13,6 +13,7 @@ version_added: 0.1.0
 description:
   - Writes C(<run_id>.json) and C(<run_id>.md) into a folder, which it makes where it is missing. Each file is written
     whole or not at all.
+  - Or removes from the folder the records of scans that are out of date.
   - C(docs/run-record.md) of this collection describes the record, C(docs/run-record.schema.json) is its JSON Schema.
 extends_documentation_fragment:
   - pristine.vllm.attributes
@@ -26,10 +27,22 @@ options:
     description: The folder.
     type: path
     required: true
+  state:
+    description:
+      - V(present) writes O(record).
+      - V(pruned) removes records of the playbook C(drift) with the outcome C(checked) that are older than
+        O(retention_days). All others stay, and so does what cannot be read as a record. What cannot be removed is a
+        warning.
+    type: str
+    choices: [present, pruned]
+    default: present
   record:
-    description: The record, as P(pristine.vllm.compose_run_record#filter) returns it.
+    description:
+      - The record, as P(pristine.vllm.compose_run_record#filter) returns it. Required when O(state=present).
     type: dict
-    required: true
+  retention_days:
+    description: How many days a record of a scan is kept. Required when O(state=pruned).
+    type: int
 author:
   - Pristine vLLM maintainers (@pristine-vllm)
 """
@@ -39,11 +52,17 @@ EXAMPLES = r"""
   pristine.vllm.run_record:
     path: /opt/vllm/records
     record: "{{ record }}"
+
+- name: Remove the records of scans that nobody needs any more
+  pristine.vllm.run_record:
+    path: /opt/vllm/records
+    state: pruned
+    retention_days: 90
 """
 
 RETURN = r"""
 files:
-  description: The paths of the two files.
+  description: The paths of the two files, or of those that are removed.
   returned: success
   type: list
   elements: str
@@ -54,17 +73,53 @@ files:
 
 import os
 import re
+import time
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.pristine.vllm.plugins.module_utils.run_record.place import apply, plan
+from ansible_collections.pristine.vllm.plugins.module_utils.run_record.prune import outdated, remove
+
+ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
+    "path": {"type": "path", "required": True},
+    "state": {"type": "str", "choices": ["present", "pruned"], "default": "present"},
+    "record": {"type": "dict"},
+    "retention_days": {"type": "int"},
+}
+
+
+def prune(module: AnsibleModule) -> None:
+    """Remove what is out of date. Uses of the module: as `main`, and warn is called."""
+    folder, days = module.params["path"], module.params["retention_days"]
+    if days < 0:
+        module.fail_json(msg=f"retention_days is {days}: give 0 or more. Nothing was removed.")
+    try:
+        files = outdated(folder, time.time() - days * 24 * 60 * 60)
+    except OSError as error:
+        files = []
+        module.warn(f"Old records in {folder} cannot be looked for, and stay: {error.strerror}")
+    problems = {} if module.check_mode else remove(files)
+    for path, why in list(problems.items())[:1]:
+        module.warn(f"{len(problems)} of {len(files)} files of old records cannot be removed, such as {path}: {why}")
+    files = [path for path in files if path not in problems]
+    diff = {
+        "before_header": folder,
+        "after_header": folder,
+        "before": "".join(f"{one}\n" for one in files),
+        "after": "",
+    }
+    module.exit_json(changed=bool(files), files=files, **({"diff": diff} if module._diff and files else {}))
 
 
 def main() -> None:
     """Uses of the module: params, check_mode and _diff are read, fail_json and exit_json called."""
     module = AnsibleModule(
-        argument_spec={"path": {"type": "path", "required": True}, "record": {"type": "dict", "required": True}},
+        argument_spec=ARGUMENT_SPEC,
+        required_if=[("state", "present", ["record"]), ("state", "pruned", ["retention_days"])],
         supports_check_mode=True,
     )
+    if module.params["state"] == "pruned":
+        prune(module)
     folder, record = module.params["path"], module.params["record"]
     # It names files: an id from elsewhere must not lead out of the folder.
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", str(record.get("run_id", ""))):

@@ -59,6 +59,14 @@ def test_only_what_is_new_leaves_a_record(watched: Watched, monkeypatch: pytest.
     assert (record["outcome"], record["playbook"], record["before"]["pristine"]) == ("checked", "drift", False)
     assert [one["path"] for one in record["before"]["findings"]] == ["demo.py"]
     assert list(watched.folder.glob("controller/localhost/*.md"))
+    # Long after that, in both places.
+    for path in watched.folder.rglob("records/*.json"), watched.folder.glob("controller/localhost/*.json"):
+        (now,) = path
+        old = {**record, "run_id": "20200101T000000Z", "finished_epoch": 1577836800}
+        now.with_name("20200101T000000Z.json").write_text(json.dumps(old))
+    tick(watched)
+    assert [one["run_id"] for one in records(watched)] == [record["run_id"]]
+    assert len(list(watched.folder.glob("controller/localhost/*.json"))) == 1
 
 
 def test_a_host_that_is_only_watched_is_never_touched(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
