@@ -23,7 +23,12 @@ from ansible_collections.pristine.vllm.plugins.module_utils.adoption_plan import
 from ansible_collections.pristine.vllm.plugins.module_utils.lock import parse_lock, read_lock
 from ansible_collections.pristine.vllm.plugins.module_utils.release import Layout, Place
 from ansible_collections.pristine.vllm.plugins.module_utils.release_build import Built, Decision, Request, build, decide
-from ansible_collections.pristine.vllm.plugins.module_utils.release_prune import plan_absent, plan_pruned, remove
+from ansible_collections.pristine.vllm.plugins.module_utils.release_prune import (
+    plan_absent,
+    plan_pruned,
+    plan_unfinished,
+    remove,
+)
 from ansible_collections.pristine.vllm.plugins.module_utils.release_switch import plan_switch, switch
 
 
@@ -85,11 +90,13 @@ class Actions:
             if request.builder:
                 parse_lock(request.builder, "builder")
             decision = decide(self._layout, request)
-            built = Built(decision, decision.wanted if decision.changed else decision.place.metadata)
+            gone = plan_unfinished(self._layout, but=request.release) if decision.changed else []
+            built = Built(decision, decision.wanted if decision.changed else decision.place.metadata, gone)
         before = built.decision.place.metadata
         diff = {"before": _text(before), "after": _text(built.decision.wanted if built.decision.changed else before)}
         place = Place(built.decision.place.id, built.decision.place.path, built.metadata)
-        return self._result(built.decision.changed, place, diff, conflicts=built.conflicts)
+        removed = [gone.id for gone in built.removed]
+        return self._result(built.decision.changed, place, diff, conflicts=built.conflicts, removed=removed)
 
     def _current(self) -> dict[str, Any]:
         layout = self._layout

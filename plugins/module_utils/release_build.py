@@ -42,7 +42,11 @@ from ansible_collections.pristine.vllm.plugins.module_utils.release import (
     environment_problem,
 )
 from ansible_collections.pristine.vllm.plugins.module_utils.release_import import check_imports
-from ansible_collections.pristine.vllm.plugins.module_utils.release_prune import refuse_if_used, remove_tree
+from ansible_collections.pristine.vllm.plugins.module_utils.release_prune import (
+    plan_unfinished,
+    refuse_if_used,
+    remove_tree,
+)
 from ansible_collections.pristine.vllm.plugins.module_utils.release_wheels import (
     check_disk,
     extract_uv,
@@ -83,10 +87,11 @@ class Decision:
 
 @dataclass
 class Built:
-    """What was decided, and the metadata as written."""
+    """What was decided, the metadata as written, and the unfinished releases that were removed to make room."""
 
     decision: Decision
     metadata: Optional[dict[str, Any]]
+    removed: list[Place] = field(default_factory=list)
 
     @property
     def conflicts(self) -> list[str]:
@@ -145,11 +150,14 @@ def _build(
         need = need_of(find_wheels(request.wheels, rows, this_host(version)))
     except InterpreterError as error:
         raise ReleaseError(f"release {request.release} cannot be built: {error}") from error
-    if os.path.lexists(path):
-        # Under the lock of the links too: nobody may switch to it between the look and the removal.
-        with exclusive(layout.root):
+    # Under the lock of the links too: nobody may switch to one between the look and the removal.
+    with exclusive(layout.root):
+        if os.path.lexists(path):
             refuse_if_used(layout, decision.place)
             remove_tree(layout, decision.place)
+        unfinished = plan_unfinished(layout, but=decision.place.id)
+        for place in unfinished:
+            remove_tree(layout, place)
     check_disk(layout.releases_dir, need, request.spare)
     scratch = tempfile.mkdtemp(prefix=TEMPORARY, dir=layout.releases_dir)
     try:
@@ -175,7 +183,7 @@ def _build(
         ) from error
     finally:
         shutil.rmtree(scratch)
-    return Built(decision, metadata)
+    return Built(decision, metadata, unfinished)
 
 
 class _Steps:

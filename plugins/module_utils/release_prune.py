@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import discard, exclusive, sweep
 from ansible_collections.pristine.vllm.plugins.module_utils.files import fsync_directory
@@ -39,6 +40,15 @@ def plan_pruned(layout: Layout, keep: int) -> list[Place]:
     newest = {place.id for place in finished[max(len(finished) - keep, 0) :]}
     candidates = [place for place in places if place.id not in newest and not layout.live(place)]
     return [place for place in candidates if not processes_of(place)]
+
+
+def plan_unfinished(layout: Layout, but: Optional[str]) -> list[Place]:
+    """What killed builds left of releases: nobody takes it up, and its room is wanted. Never what is in use.
+
+    :param but: the id that is going to be built, which is made room for in any case.
+    """
+    places = [place for place in layout.releases() if place.metadata is None and place.id != but]
+    return [place for place in places if not layout.live(place) and not processes_of(place)]
 
 
 def remove(layout: Layout, release_id: str = "", keep: int = 0) -> list[Place]:

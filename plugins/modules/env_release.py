@@ -15,7 +15,7 @@ description:
     C(<root>/previous) to the way back.
   - A build uses the uv of the wheelhouse, the wheels of the lock by digest, and the system's Python. It uses no
     network, no cache, no configuration file and no variable of the host or its users, and copies instead of linking.
-  - May be killed at any moment. A release that was not finished is never switched to, and the next build replaces it.
+  - May be killed at any moment. A release that was not finished is never switched to, and the next build removes it.
   - Never removes what C(current) or C(previous) leads to, or what a process runs from.
 extends_documentation_fragment:
   - pristine.vllm.attributes
@@ -34,7 +34,8 @@ options:
     required: true
   state:
     description:
-      - V(built) builds O(release) unless it is there with the same lock, Python and O(metadata).
+      - V(built) builds O(release) unless it is there with the same lock, Python and O(metadata). To make room for that,
+        it removes releases that were never finished.
       - V(adopted) makes O(environment), which serves and was made by others, the live release without building it
         again. Its directory moves into C(<root>/releases) and in the same step a symlink to C(<root>/current) takes
         its place, so that its scripts, units and people that name the old path go on working and mean what is live.
@@ -193,8 +194,8 @@ removed:
   elements: str
 conflicts:
   description:
-    - With O(state=built), what C(uv pip check) said about the requirements of the release when it was built, be it now or
-      by an earlier run.
+    - With O(state=built), what C(uv pip check) said about the requirements of the release when it was built, be it now
+      or by an earlier run.
   returned: success
   type: list
   elements: str

@@ -77,7 +77,10 @@ def test_built_switched_and_described(host: Host) -> None:
     # How a warning is wrapped depends on the version of Ansible.
     assert f"lock {lock} is not there yet: checked as if the release were built from it" in str(early["warnings"])
     lock.write_text(lock_text(wheel))
+    fake_release(host.root, "of-a-killed-build-1")
     real = host.all_agree("built", **request)
+    assert real["removed"] == ["of-a-killed-build-1"]
+    assert os.listdir(host.root / "releases") == [ID]
     mark = json.loads((host.root / "releases" / ID / "release.json").read_text())
     assert real["metadata"] == mark
     assert (mark["lock_sha256"], mark["python"], mark["version"]) == (sha256(lock), PYTHON, "0.16.0+g1")
