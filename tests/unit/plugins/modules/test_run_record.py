@@ -99,7 +99,7 @@ def test_records_of_old_scans_go_and_all_others_stay(capfd: pytest.CaptureFixtur
     (tmp_path / "20200106T000000Z.json").mkdir()
     (tmp_path / "notes.json").write_text('{"playbook": "drift", "outcome": "checked", "finished_epoch": 1}')
     before = {path.name for path in tmp_path.iterdir()}
-    asked = {"path": str(tmp_path), "state": "pruned", "retention_days": 90}
+    asked: dict[str, Any] = {"path": str(tmp_path), "state": "pruned", "retention_days": 90}
     told = run_module(capfd, run_record.main, check=True, diff=True, **asked)
     assert {path.name for path in tmp_path.iterdir()} == before
     done = run_module(capfd, run_record.main, diff=True, **asked)
