@@ -188,11 +188,12 @@ def _ours(need: Need) -> str:
     current = os.path.join(need.root, "current")
     if os.path.islink(current):
         return current
-    real, root = os.path.realpath(need.environment), os.path.realpath(need.root)
+    given = os.path.normpath(need.environment)
+    real, root = os.path.realpath(given), os.path.realpath(need.root)
     # Such as the link in the place of an environment that was adopted, with `current` gone.
-    leads = os.path.islink(need.environment) and real == os.path.join(root, "current")
-    inside = os.path.lexists(need.environment) and real.startswith(os.path.join(root, "releases") + os.sep)
-    return need.environment if leads or inside else ""
+    leads = os.path.islink(given) and real == os.path.join(root, "current")
+    inside = os.path.lexists(given) and real.startswith(os.path.join(root, "releases") + os.sep)
+    return given if leads or inside else ""
 
 
 def _check_iommu(need: Need, found: Findings) -> None:

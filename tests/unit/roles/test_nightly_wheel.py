@@ -159,8 +159,8 @@ def test_what_is_left_of_a_damaged_release_is_evidence(host: Host) -> None:
     live = fake_release(host.root, "r-1", "2026-11-01T00:00:00Z")
     (host.root / "current").symlink_to("releases/r-1")
     site = live / "lib" / "python3.11" / "site-packages"
-    with zipfile.ZipFile(host.tiny) as wheel:
-        wheel.extractall(site)
+    with zipfile.ZipFile(host.tiny) as archive:
+        archive.extractall(site)
     (site / "tiny_dep.py").write_text("debug = True\n")
     (live / "pyvenv.cfg").unlink()
 

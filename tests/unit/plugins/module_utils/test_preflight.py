@@ -314,7 +314,7 @@ def test_a_damaged_release_is_a_caution(host: Host, name: str) -> None:
     adopted.symlink_to(root / "current")
     host.more = {"root": str(root), "environment": str(root / "current")}
     if name.startswith("adopted"):
-        host.more["environment"] = str(adopted)
+        host.more["environment"] = f"{adopted}/"
     assert host.blockers() == ()
     assert "environment" not in host.cautions()
     (release / "bin" / "python").unlink()
