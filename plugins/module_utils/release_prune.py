@@ -13,6 +13,7 @@ from typing import Optional
 from ansible_collections.pristine.vllm.plugins.module_utils.exclusive import discard, exclusive, sweep
 from ansible_collections.pristine.vllm.plugins.module_utils.files import fsync_directory
 from ansible_collections.pristine.vllm.plugins.module_utils.release import (
+    MARK,
     REMOVED,
     TEMPORARY,
     Layout,
@@ -47,8 +48,9 @@ def plan_unfinished(layout: Layout, but: Optional[str]) -> list[Place]:
 
     :param but: the id that is going to be built, which is made room for in any case.
     """
-    places = [place for place in layout.releases() if place.metadata is None and place.id != but]
-    return [place for place in places if not layout.live(place) and not processes_of(place)]
+    # One whose mark is there and cannot be read was whole once, and may have been adopted.
+    places = [place for place in layout.releases() if not os.path.lexists(os.path.join(place.path, MARK))]
+    return [place for place in places if place.id != but and not layout.live(place) and not processes_of(place)]
 
 
 def remove(layout: Layout, release_id: str = "", keep: int = 0) -> list[Place]:

@@ -254,17 +254,18 @@ def test_what_killed_builds_left_makes_room(yard: Yard) -> None:
     for name in ("old-1", "old-2", "live-1", "back-1"):
         fake_release(root, name)
     fake_release(root, "done-1", "2026-11-01T00:00:00Z")
+    (fake_release(root, "torn-1") / "release.json").write_text("{")
     (root / "current").symlink_to("releases/live-1")
     (root / "previous").symlink_to("releases/back-1")
     command = [str(root / "releases" / "old-2" / "bin" / "python"), "-S", "-c", "input()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         with pytest.raises(ReleaseError, match="is too small"):
             yard.build(spare=10**18)
-        assert yard.entries() == ["back-1", "done-1", "live-1", "old-2"], "before the disk is found too small"
+        assert yard.entries() == ["back-1", "done-1", "live-1", "old-2", "torn-1"], "before the disk is found too small"
         process.kill()
     built = yard.build()
     assert [place.id for place in built.removed] == ["old-2"]
-    assert yard.entries() == [ID, "back-1", "done-1", "live-1"]
+    assert yard.entries() == [ID, "back-1", "done-1", "live-1", "torn-1"], "what was whole once may have been adopted"
     fake_release(root, "old-3")
     assert yard.build().removed == [], "nothing is built, and no room wanted"
 
