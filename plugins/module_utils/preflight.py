@@ -185,15 +185,17 @@ def _ours(need: Need) -> str:
     """
     if not need.root:
         return ""
-    current = os.path.join(need.root, "current")
-    if os.path.islink(current):
-        return current
-    given = os.path.normpath(need.environment)
+    given, current = os.path.normpath(need.environment), os.path.join(need.root, "current")
     real, root = os.path.realpath(given), os.path.realpath(need.root)
     # Such as the link in the place of an environment that was adopted, with `current` gone.
     leads = os.path.islink(given) and real == os.path.join(root, "current")
     inside = os.path.lexists(given) and real.startswith(os.path.join(root, "releases") + os.sep)
-    return given if leads or inside else ""
+    if not os.path.islink(current):
+        return given if leads or inside else ""
+    # With `current`, that is what serves, whatever became of an environment that did so before. What never was one is a
+    # mistake all the same.
+    known = leads or inside or real == os.path.realpath(current) or not os.path.lexists(given)
+    return current if known or environment_problem(given) is None else ""
 
 
 def _check_iommu(need: Need, found: Findings) -> None:

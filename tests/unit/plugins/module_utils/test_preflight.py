@@ -325,14 +325,16 @@ def test_a_damaged_release_is_a_caution(host: Host, name: str) -> None:
         (root / "current").unlink()
         host.more["environment"] = str(release)
     if name == "elsewhere":
-        # Such as one that could not be moved: the link says what serves.
-        host.more["environment"] = str(host.directory / "model")
+        # Such as one that could not be moved, and that somebody has removed since: the link says what serves.
+        host.more["environment"] = str(host.directory / "gone")
     for required in (True, False):
         host.more["environment_required"] = required
         assert host.blockers() == ()
         caution = host.cautions()["environment"]
         assert caution.what.startswith("what serves is damaged: it ")
         assert "A reinstall or a rollback leads away from it" in caution.next
+    host.more = {"root": str(root), "environment": str(host.directory / "model")}
+    assert host.blocker().what == "it has no pyvenv.cfg", "that never was one"
     host.more = {"root": str(root), "environment": str(root / "releases" / "typo")}
     (root / "current").unlink(missing_ok=True)
     assert host.blocker().what == "it is not there"
