@@ -64,25 +64,19 @@ def test_only_what_is_new_leaves_a_record(watched: Watched, monkeypatch: pytest.
         (now,) = path
         old = {**record, "run_id": "20200101T000000Z", "finished_epoch": 1577836800}
         now.with_name("20200101T000000Z.json").write_text(json.dumps(old))
+    next(watched.environment.rglob("demo.py")).write_text("other = 1\n")
     tick(watched)
-    assert [one["run_id"] for one in records(watched)] == [record["run_id"]]
-    assert len(list(watched.folder.glob("controller/localhost/*.json"))) == 1
+    first, second = (one["run_id"] for one in records(watched))
+    assert first == record["run_id"] < second
+    assert len(list(watched.folder.glob("controller/localhost/*.json"))) == 2
 
 
-def test_a_host_that_is_only_watched_is_never_touched(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_is_only_watched_is_never_touched_and_none_is_remediated_after_it(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(test_drift_watch, "PLAY", PLAY)
     demo = next(watched.environment.rglob("demo.py"))
     demo.write_text("dirt = 1\n")
-    code, said = tick(watched, drift_watch_policy={"code": "restore"})
-    assert code == 2
-    assert "localhost: remediation failed" in said
-    assert "this host is only watched" in said
-    assert demo.read_text() == "dirt = 1\n"
-
-
-def test_none_is_remediated_after_one_that_failed(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(test_drift_watch, "PLAY", PLAY)
-    next(watched.environment.rglob("demo.py")).write_text("dirt = 1\n")
     state = f"{watched.folder}/{{{{ inventory_hostname }}}}/state.json"
     policy = {"code": "restore"}
     records = str(watched.folder / "controller")
@@ -96,5 +90,7 @@ def test_none_is_remediated_after_one_that_failed(watched: Watched, monkeypatch:
     )
     assert code == 2
     assert "localhost: remediation failed" in said
+    assert "this host is only watched" in said
+    assert demo.read_text() == "dirt = 1\n"
     assert "second: drifted, remediation is due" in said, "it is scanned and told of, and not touched"
     assert "second: remediation failed" not in said
