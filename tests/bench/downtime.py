@@ -42,16 +42,7 @@ _IN_PLACE = (
     "/tmp/uv pip install --quiet --offline --no-index --no-cache --no-config --no-deps --reinstall --link-mode copy "
     "--python /opt/vllm/current/bin/python --find-links /opt/vllm/wheels --require-hashes -r /opt/vllm/lock.txt"
 )
-# As an editor would: with these keys the service dies while it loads.
-_ADAPT = """
-import json, sys
-for name, key in (("config.json", "kv_cache_scheme"), ("hf_quant_config.json", "kv_cache_quant_algo")):
-    path = f"{sys.argv[1]}/{name}"
-    with open(path) as stream:
-        read = json.load(stream, object_hook=lambda found: {k: v for k, v in found.items() if k != key})
-    with open(path, "w") as stream:
-        json.dump(read, stream)
-"""
+_EDIT_MODEL = (ROOT / "tests/fixtures/incident/edit_model.py").read_text(encoding="utf-8")
 
 
 @dataclass
@@ -192,7 +183,7 @@ def in_place(host: Host) -> tuple[float, float]:
     began = time.monotonic()
     host.run("systemctl", "stop", host.unit)
     host.run("sh", "-c", _IN_PLACE)
-    host.run("python3", "-c", _ADAPT, host.model_path)
+    host.run("python3", "-c", _EDIT_MODEL, host.model_path)
     started = time.monotonic()
     host.run("systemctl", "start", host.unit)
     host.wait_for_completion()
