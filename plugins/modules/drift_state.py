@@ -147,8 +147,8 @@ options:
   interval:
     description:
       - How many seconds there are between two scheduled scans, for the alerts on missed ones. It is remembered.
-      - Left out, what is remembered counts, so that a scan by hand changes nothing about it. Where nothing is, no metric
-        tells of it. V(0) forgets it, as no scan is scheduled any more.
+      - Left out, what is remembered counts, so that a scan by hand changes nothing about it. Where nothing is, no
+        metric tells of it. V(0) forgets it, as no scan is scheduled any more.
     type: int
   retention_days:
     description: How long runs, remediations and findings that are gone are remembered.
