@@ -19,18 +19,43 @@ from ansible_test._internal.python_requirements import get_venv_packages
 # ansible-test downloads get-pip.py unless its cache holds it, from a host that a closed network does not reach.
 # This takes its place: Python's own bundled pip, which then installs the version that was asked for. Both in children:
 # ansible-test imports the file for its settings, and a pip cannot replace itself while it runs.
+# It makes a dozen environments; what was installed in the first of them is copied into the others.
 GET_PIP = """\
+import os
+import shutil
 import subprocess
 import sys
+import sysconfig
+import tempfile
 
 FLAGS_OF_GET_PIP = {"--no-setuptools", "--no-wheel"}
 
 
 def main():
+    wanted = [word for word in sys.argv[1:] if word not in FLAGS_OF_GET_PIP]
+    (version,) = (word.partition("==")[2] for word in wanted if word.startswith("pip=="))
+    names = ["pip", f"pip-{version}.dist-info"]
+    kept = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"pip-{version}-{sys.implementation.cache_tag}")
+    site = sysconfig.get_path("purelib")
+    if os.path.isdir(kept):
+        copy(names, kept, site)
+        return 0
     python = [sys.executable, "-m"]
     subprocess.run([*python, "ensurepip", "--default-pip"], check=True)
-    wanted = [word for word in sys.argv[1:] if word not in FLAGS_OF_GET_PIP]
-    return subprocess.run([*python, "pip", "install", *wanted]).returncode
+    code = subprocess.run([*python, "pip", "install", *wanted]).returncode
+    if code == 0:
+        new = tempfile.mkdtemp(dir=os.path.dirname(kept))
+        copy(names, site, new)
+        try:
+            os.rename(new, kept)
+        except OSError:
+            shutil.rmtree(new)  # Another one was faster.
+    return code
+
+
+def copy(names, source, target):
+    for name in names:
+        shutil.copytree(os.path.join(source, name), os.path.join(target, name))
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ GATES = (
     Gate("molecule-seed", ("molecule test -s seed",), must_count_tests=True, when_named=True),
 )
 # Those of molecule also wait for hosts.
-WORKERS = (os.cpu_count() or 2) + 1
+WORKERS = int(os.environ.get("W") or 0) or (os.cpu_count() or 2) + 1
 
 
 @dataclass

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.files import fsync_directory, sha256_file
+from ansible_collections.pristine.vllm.plugins.module_utils.fresh_pip import fresh_pip
 from ansible_collections.pristine.vllm.plugins.module_utils.index_folder import as_address, as_path
 from ansible_collections.pristine.vllm.plugins.module_utils.interpreter import InterpreterError, check_interpreter
 from ansible_collections.pristine.vllm.plugins.module_utils.lock import LockRow
@@ -74,7 +75,7 @@ def fetch(path: str, rows: Sequence[LockRow], source: Source, held: int, pip: Op
     A wheel appears under its name when it is complete, has a right digest and is on disk, and not before.
 
     :param held: the folder's lock, see `exclusive`.
-    :param pip: one that `make_pip` has made already; making one takes seconds.
+    :param pip: one that `make_pip` has made already.
     :raises WheelhouseError: pip could not be made, did not find a wheel, or found one with another digest.
     """
     try:
@@ -133,7 +134,11 @@ def make_pip(scratch: str, python: str, held: int) -> list[str]:
     """
     place = os.path.join(scratch, "venv")
     ran = run(
-        [python, "-I", "-m", "venv", place], clean_environment(scratch, scratch), timeout=300, cwd=scratch, hold=[held]
+        fresh_pip(python, place),
+        clean_environment(scratch, scratch),
+        timeout=300,
+        cwd=scratch,
+        hold=[held],
     )
     free = shutil.disk_usage(scratch).free
     if ran.returncode and free < PIP_BYTES:

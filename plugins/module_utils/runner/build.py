@@ -15,6 +15,7 @@ from typing import Optional
 
 from ansible_collections.pristine.vllm.plugins.module_utils.command import Run, run
 from ansible_collections.pristine.vllm.plugins.module_utils.files import atomic_write, sha256_file
+from ansible_collections.pristine.vllm.plugins.module_utils.fresh_pip import fresh_pip
 from ansible_collections.pristine.vllm.plugins.module_utils.runner import tick
 from ansible_collections.pristine.vllm.plugins.module_utils.switchover.bundle import source_of
 
@@ -126,7 +127,7 @@ def _steps(ask: Ask, folder: str) -> list[tuple[str, list[str]]]:
     clean = ["/usr/bin/env", "-i", "PATH=/usr/bin:/bin", "LC_ALL=C.UTF-8", f"ANSIBLE_CONFIG={folder}/ansible.cfg"]
     galaxy = [f"{environment}/bin/ansible-galaxy", "collection", "install", "--offline", ask.collection]
     return [
-        ("making the environment", [ask.python, "-I", "-m", "venv", environment]),
+        ("making the environment", fresh_pip(ask.python, environment)),
         ("installing ansible-core", [*pip, "--requirement", f"{folder}/lock.txt"]),
         ("installing the collection", [*clean, *galaxy, "--collections-path", f"{folder}/collections"]),
     ]

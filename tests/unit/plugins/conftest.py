@@ -9,6 +9,13 @@ import pytest
 from ansible_collections.pristine.vllm.tests.unit.plugins.record_support import INSTALLERS, Env, Templates
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """One process for all tests in ansible-test too: it forks for each, and each would make what a session shares."""
+    forked = config.pluginmanager.get_plugin("ansible_forked")
+    if forked is not None:
+        config.pluginmanager.unregister(forked)
+
+
 @pytest.fixture(scope="session")
 def templates() -> Templates:
     """The demo wheel installed by pip and by uv. Tests copy an environment and leave these alone."""

@@ -42,6 +42,7 @@ def ansible_environment(home: pathlib.Path, **more: str) -> dict[str, str]:
         # But this one, which has no effect besides time.
         "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "dev/callback"),
         "ANSIBLE_CALLBACKS_ENABLED": "keep_payloads",
+        "ANSIBLE_PIPELINING": "true",
         "LC_ALL": "C.UTF-8",
         **more,
     }
