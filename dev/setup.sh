@@ -29,7 +29,7 @@ fi
 if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     package=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
     if [ "${PRISTINE_NO_INSTALL:-0}" = 1 ] || [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-        echo "$python cannot make virtual environments: install $package (apt-get install $package) and run this again." >&2
+        echo "$python cannot make virtual environments: install $package (apt-get install $package) and run this again, or name another Python: PYTHON=/path make setup." >&2
         exit 1
     fi
     echo "Installing Debian's $package ($python lacks ensurepip)"

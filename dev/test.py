@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs the gates of `make test`: all but long ones, or those of `make test ONLY="lint units"`; LIST=1 names them.
 
-One more at a time than there are processors, as those of molecule also wait for hosts; what takes longest begins first.
+As many at a time as there are processors; what takes longest begins first.
 Each gate's output is in build/test/<gate>.log and is shown when the gate fails.
 """
 
@@ -119,8 +119,8 @@ GATES = (
     Gate("molecule-timer", ("molecule test -s timer",), must_count_tests=True, when_named=True),
     Gate("molecule-seed", ("molecule test -s seed",), must_count_tests=True, when_named=True),
 )
-# Those of molecule also wait for hosts.
-WORKERS = int(os.environ.get("W") or 0) or (os.cpu_count() or 2) + 1
+# One more would find no processor idle, and all would take longer by what they take from each other's caches.
+WORKERS = os.cpu_count() or 2
 
 
 @dataclass

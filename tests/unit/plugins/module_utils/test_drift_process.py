@@ -137,9 +137,10 @@ def test_a_file_that_is_newer_by_its_mtime_alone(service: Service) -> None:
 
 
 def test_a_library_that_was_replaced(service: Service) -> None:
-    fresh = service.library.with_name("fresh")
-    shutil.copy(service.library, fresh)
     after(start_time(service.process.pid) or 0, service.source)
+    fresh = service.library.with_name("fresh")
+    # Its mtime is that of the copy.
+    shutil.copy(service.library, fresh)
     fresh.rename(service.library)
     assert service.statuses() == ["replaced", "changed"]
     assert str(service.library) in service.look()[0].detail
