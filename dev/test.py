@@ -119,7 +119,7 @@ GATES = (
     Gate("molecule-timer", ("molecule test -s timer",), must_count_tests=True, when_named=True),
     Gate("molecule-seed", ("molecule test -s seed",), must_count_tests=True, when_named=True),
 )
-# One more would find no processor idle, and all would take longer by what they take from each other's caches.
+# With that many they are hardly ever idle.
 WORKERS = os.cpu_count() or 2
 
 

@@ -142,7 +142,7 @@ def make_pip(scratch: str, python: str, held: int) -> list[str]:
     )
     free = shutil.disk_usage(scratch).free
     if ran.returncode and free < PIP_BYTES:
-        # What venv says of the pip that it could not unpack has no reason in it.
+        # How much it takes is not in what Python says of it.
         raise WheelhouseError(
             f"wheelhouse {os.path.dirname(scratch)} has no room for a pip that could fetch wheels: {human_bytes(free)} "
             f"are free and it takes {human_bytes(PIP_BYTES)}. Nothing that runs was touched. "

@@ -39,7 +39,7 @@ def ansible_environment(home: pathlib.Path, **more: str) -> dict[str, str]:
         **{name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")},
         "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
         "ANSIBLE_HOME": str(home),
-        # But this one, which has no effect besides time.
+        # But these, which have no effect besides time.
         "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "dev/callback"),
         "ANSIBLE_CALLBACKS_ENABLED": "keep_payloads",
         "ANSIBLE_PIPELINING": "true",

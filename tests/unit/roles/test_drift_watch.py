@@ -58,9 +58,7 @@ class Watched:
                 *("--extra-vars", json.dumps({"ansible_python_interpreter": sys.executable}), *arguments),
             ],
             cwd=self.folder,
-            env=ansible_environment(
-                self.folder / "ansible", ANSIBLE_INJECT_FACT_VARS="false", ANSIBLE_NOCOLOR="1", ANSIBLE_PIPELINING="1"
-            ),
+            env=ansible_environment(self.folder / "ansible", ANSIBLE_INJECT_FACT_VARS="false", ANSIBLE_NOCOLOR="1"),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

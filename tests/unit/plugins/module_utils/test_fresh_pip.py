@@ -19,6 +19,8 @@ ELSEWHERE = "import os.path\nos.path.isfile = lambda path: False\n"
 def test_it_is_the_one_that_comes_with_python(tmp_path: pathlib.Path, before: str) -> None:
     python, isolated, flag, program, place = fresh_pip(sys._base_executable, str(tmp_path / "env"))  # type: ignore[attr-defined]
     subprocess.run([python, isolated, flag, before + program, place], check=True)
+    # Installed it has a script of its own.
+    assert pathlib.Path(place, "bin/pip").exists() == bool(before)
     command = [f"{place}/bin/python", "-I", "-m", "pip", "--version"]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert said.startswith(f"pip {ensurepip.version()} from {place}/lib/")
